@@ -465,6 +465,14 @@ export interface AskMcp {
   readonly params?: Readonly<Record<string, unknown>> | undefined
 }
 
+/** A file that the model is shown again, as it was then. */
+export interface AttachedFile {
+  /** Its path, as it was named. */
+  readonly path: string
+  /** What the tool that reads files said of it. */
+  readonly text: string
+}
+
 /** One category or several. */
 export type CategoryFilter =
   | ToolCategory
@@ -691,6 +699,81 @@ export interface ClientResponseEvent {
   readonly at: number
 }
 
+/** `POST /sessions/:id/compact`. */
+export interface Compact {
+  /** What the summary is to keep above all, in words: at most 4,000 characters. */
+  readonly focus?: string | null | undefined
+  /** Refuse unless the session has this version. */
+  readonly ifVersion?: number | null | undefined
+}
+
+/**
+ * The conversation is shorter: from now on the model is shown a summary and the newest messages. All of it stays in the
+ * log.
+ */
+export interface CompactionCompleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'compaction.complete'
+  /** A conversation that was made shorter. */
+  readonly payload: {
+    /** Length of the summary in UTF-16 units. */
+    readonly summaryLength: number
+    /** Why. */
+    readonly trigger: CompactionTrigger
+    /**
+     * What the model is told in the place of the messages that went: goal, state, decisions, files, next steps, open
+     * questions.
+     */
+    readonly summary: string
+    /** How many of the newest messages stay as they are, behind the summary. */
+    readonly kept: number
+    /**
+     * Which of the messages before those stay word for word behind the summary, by their places from 0: what the user
+     * said.
+     */
+    readonly carried?: readonly number[]
+    /** The files of the work. */
+    readonly files?: TouchedFiles
+    /** Files that the model is shown again. */
+    readonly attached?: readonly AttachedFile[]
+    /** About how many tokens the conversation had. */
+    readonly tokensBefore: number
+    /** About how many it has. */
+    readonly tokensAfter: number
+    /** What the summary cost. */
+    readonly usage?: Usage
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The conversation could not be summed up, and is as it was. */
+export interface CompactionFailedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'compaction.failed'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Why. */
+    readonly error: ErrorBody
+    /** What was spent on it. */
+    readonly usage?: Usage
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
 /**
  * The conversation did not fit into the model's window: old outputs, and then old messages, are no longer shown to it.
  * They stay in the log.
@@ -714,6 +797,40 @@ export interface CompactionPruneEvent {
   /** When, in milliseconds since 1970. */
   readonly at: number
 }
+
+/**
+ * The conversation is made shorter: a model sums it up. It has one end: `compaction.complete` or `compaction.failed`.
+ */
+export interface CompactionStartEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'compaction.start'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Messages that there are. */
+    readonly messageCount: number
+    /** Their length, about. */
+    readonly estimatedChars: number
+    /** Why. */
+    readonly trigger: CompactionTrigger
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Why a conversation is made shorter. */
+export type CompactionTrigger =
+  /** A client asked for it. */
+  | 'manual'
+  /** It was about to fill the model's window. */
+  | 'threshold'
+  /** The provider said that it does not fit. */
+  | 'overflow'
 
 /**
  * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
@@ -1044,6 +1161,9 @@ export type Event =
   | StreamDeltaEvent
   | StreamReasoningEvent
   | StreamRetryEvent
+  | CompactionStartEvent
+  | CompactionCompleteEvent
+  | CompactionFailedEvent
   | CompactionPruneEvent
   | StreamCompleteEvent
   | ToolCallStartEvent
@@ -1101,6 +1221,8 @@ export type EventBody =
         readonly parts?: readonly Part[]
         /** What holds for this turn alone, instead of what the session is set to. */
         readonly turn?: TurnSettings
+        /** What the turn does, where it answers no prompt: then this is no message. */
+        readonly task?: TurnTask
         /** The session's version with it, where it changes that. */
         readonly version?: number
       }
@@ -1324,6 +1446,71 @@ export type EventBody =
         readonly error: string
         /** The model that is asked now, where it is another one than before: a fallback. */
         readonly model?: string
+      }
+    }
+  /**
+   * The conversation is made shorter: a model sums it up. It has one end: `compaction.complete` or `compaction.failed`.
+   */
+  | {
+      /** What happened. */
+      readonly type: 'compaction.start'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Messages that there are. */
+        readonly messageCount: number
+        /** Their length, about. */
+        readonly estimatedChars: number
+        /** Why. */
+        readonly trigger: CompactionTrigger
+      }
+    }
+  /**
+   * The conversation is shorter: from now on the model is shown a summary and the newest messages. All of it stays in
+   * the log.
+   */
+  | {
+      /** What happened. */
+      readonly type: 'compaction.complete'
+      /** A conversation that was made shorter. */
+      readonly payload: {
+        /** Length of the summary in UTF-16 units. */
+        readonly summaryLength: number
+        /** Why. */
+        readonly trigger: CompactionTrigger
+        /**
+         * What the model is told in the place of the messages that went: goal, state, decisions, files, next steps,
+         * open questions.
+         */
+        readonly summary: string
+        /** How many of the newest messages stay as they are, behind the summary. */
+        readonly kept: number
+        /**
+         * Which of the messages before those stay word for word behind the summary, by their places from 0: what the
+         * user said.
+         */
+        readonly carried?: readonly number[]
+        /** The files of the work. */
+        readonly files?: TouchedFiles
+        /** Files that the model is shown again. */
+        readonly attached?: readonly AttachedFile[]
+        /** About how many tokens the conversation had. */
+        readonly tokensBefore: number
+        /** About how many it has. */
+        readonly tokensAfter: number
+        /** What the summary cost. */
+        readonly usage?: Usage
+      }
+    }
+  /** The conversation could not be summed up, and is as it was. */
+  | {
+      /** What happened. */
+      readonly type: 'compaction.failed'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Why. */
+        readonly error: ErrorBody
+        /** What was spent on it. */
+        readonly usage?: Usage
       }
     }
   /**
@@ -1691,7 +1878,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -1909,6 +2096,13 @@ export type Item = {
   readonly parts?: readonly Part[]
   /** What hooks found in it; the model is told behind the results of its reply. */
   readonly findings?: readonly string[]
+} | {
+  /** What happened. */
+  readonly type: 'summary'
+  /** The summary. */
+  readonly text: string
+  /** How many of the newest messages before it the model is still shown. */
+  readonly kept: number
 })
 
 /** One page of a list. */
@@ -2758,6 +2952,8 @@ export interface SessionPromptEvent {
     readonly parts?: readonly Part[]
     /** What holds for this turn alone, instead of what the session is set to. */
     readonly turn?: TurnSettings
+    /** What the turn does, where it answers no prompt: then this is no message. */
+    readonly task?: TurnTask
     /** The session's version with it, where it changes that. */
     readonly version?: number
   }
@@ -3213,6 +3409,14 @@ export interface ToolTimeoutEvent {
   readonly at: number
 }
 
+/** The files that the work was about so far, the last ones last. */
+export interface TouchedFiles {
+  /** Changed. */
+  readonly changed?: readonly string[]
+  /** Read and not changed. */
+  readonly read?: readonly string[]
+}
+
 /** Whether a project's file is to be trusted. */
 export interface TrustProject {
   /** The hash of the content that was seen. Another one is there: nothing changes. */
@@ -3353,6 +3557,8 @@ export interface TurnRecord {
   readonly status: TurnStatus
   /** What was asked: the text of the prompt, its first 4,000 bytes. The whole is event `firstSeq`. */
   readonly prompt: string
+  /** What it does, where it answers no prompt: it is hidden then. */
+  readonly task?: TurnTask
   /** When it was accepted. */
   readonly createdAt: number
   /** When work began. */
@@ -3479,6 +3685,19 @@ export type TurnStop =
   | 'interrupted'
   /** An error. */
   | 'error'
+
+/**
+ * What a turn does that answers no prompt. It is hidden: its opening is no message, and lists of turns leave it out
+ * unless asked.
+ */
+export type TurnTask =
+  /** It makes the conversation shorter. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'compact'
+      /** What the summary is to keep above all. */
+      readonly focus?: string
+    }
 
 /** What a turn has begun and not ended. */
 export interface Underway {
@@ -3609,6 +3828,16 @@ export interface SessionsClient {
   prompt(sessionId: string, body: Prompt, options: VersionedOptions & StreamOptions & { readonly wait: true; readonly stream?: false | undefined }): Promise<TurnRecord>
   /** The events of the turn, as soon as the prompt is accepted. Leaving the stream does not stop the turn. */
   prompt(sessionId: string, body: Prompt, options: VersionedOptions & StreamOptions & { readonly stream: true; readonly wait?: false | undefined }): Promise<TurnStream>
+  /**
+   * Sums the conversation up in a hidden turn: from then on the model is shown the summary. All of it stays in the
+   * history.
+   *
+   * It waits behind the turns before it. The model keeps its old view where that fails.
+   */
+  compact(sessionId: string, body?: Compact, options?: VersionedOptions & {
+    /** Answer when it is done, with the record of its turn: `result` is the summary. */
+    readonly wait?: boolean | undefined
+  }): Promise<TurnRecord | Accepted>
   /** Aborts the turn that runs or is paused, at once: model, tools, questions. */
   abort(sessionId: string, body?: Control, options?: VersionedOptions): Promise<Aborted>
   /** Ends the turn at its next boundary; one that reaches none in time is cut off. */
@@ -3652,6 +3881,8 @@ export interface SessionsClient {
     readonly cursor?: string | number | undefined
     /** At most so many entries. */
     readonly limit?: number | undefined
+    /** With those that answer no prompt, such as compaction. */
+    readonly hidden?: boolean | undefined
   }): PagedList<TurnRecord>
   /** A turn's record. */
   turn(sessionId: string, turnId: string, options?: CallOptions): Promise<TurnRecord>

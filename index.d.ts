@@ -1378,9 +1378,30 @@ export interface EventPayloads {
   /** A round with the model ended. */
   'turn.complete': { readonly turn: number; readonly type: 'text' | 'tool_use' }
   /** A conversation is about to be summed up. */
-  'compaction.start': { readonly messageCount: number; readonly estimatedChars: number }
-  /** It was summed up. */
-  'compaction.complete': { readonly summaryLength: number }
+  'compaction.start': {
+    readonly messageCount: number
+    readonly estimatedChars: number
+    /** Why, in a session of a server. */
+    readonly trigger?: 'manual' | 'threshold' | 'overflow'
+  }
+  /** It was summed up. All but `summaryLength` in a session of a server: there the model goes on with the summary and what is kept. */
+  'compaction.complete': {
+    readonly summaryLength: number
+    readonly trigger?: 'manual' | 'threshold' | 'overflow'
+    readonly summary?: string
+    /** How many of the newest messages stay as they are. */
+    readonly kept?: number
+    /** What the user said before those that stays word for word: how far each lies in front of them. */
+    readonly carried?: readonly number[]
+    readonly files?: { readonly changed?: readonly string[]; readonly read?: readonly string[] }
+    /** Files that the model is shown again. */
+    readonly attached?: ReadonlyArray<{ readonly path: string; readonly text: string }>
+    readonly tokensBefore?: number
+    readonly tokensAfter?: number
+    readonly usage?: TokenUsage
+  }
+  /** It could not be summed up, and is as it was. */
+  'compaction.failed': { readonly error: Error; readonly usage?: TokenUsage }
   /** Old tool outputs were left out. */
   'compaction.prune': { readonly messageCount: number; readonly estimatedChars: number }
   /** Somebody is asked about a call. */
@@ -2431,6 +2452,8 @@ export interface SimseServerLimits {
   readonly modelIdleTimeoutMs?: number
   /** Rounds with the model in one turn; default 200. */
   readonly maxIterations?: number
+  /** Percent of its model's window that a conversation fills when it is summed up by itself; 0: only when it does not fit; default 85. */
+  readonly compactPercent?: number
   /** Prompts that may wait in one session; default 100. */
   readonly queuedPrompts?: number
   /** Bytes of the prompts that may wait in one session; default 33,554,432. */
@@ -2572,6 +2595,8 @@ export interface SimseServerConfig {
   readonly modelFallbacks?: readonly string[]
   /** The model for small work: the titles of sessions that nobody has named. Default: they get none. */
   readonly smallModel?: string
+  /** The model that sums up conversations that become too long. Default: each session's own. */
+  readonly compactionModel?: string
   /** Whether the models of Ollama and llama.cpp on this machine are listed and can be named without being configured; default false. */
   readonly findLocalModels?: boolean
   /** A file in which all answers of models are recorded, without keys. */

@@ -28,6 +28,8 @@ pub(super) enum Fault {
     Loop,
     /// The provider pauses the reply again and again.
     Paused,
+    /// The conversation is not summed up.
+    NotCompacted,
 }
 
 impl Fault {
@@ -42,13 +44,14 @@ impl Fault {
             Self::Blank => "blank",
             Self::Loop => "loop",
             Self::Paused => "pause_turn",
+            Self::NotCompacted => "not_compacted",
         }
     }
 
     /// It as the turn's error.
     pub(super) fn told(self, message: String) -> ErrorBody {
         let code = match self {
-            Self::NoStructuredOutput => ErrorCode::Conflict,
+            Self::NoStructuredOutput | Self::NotCompacted => ErrorCode::Conflict,
             Self::OutputInvalid
             | Self::Refusal
             | Self::ContentFilter

@@ -1,7 +1,7 @@
 //! What is done when a model's answer does not fit (`output`), and when it fails for good: room is made once where the conversation does not fit, and then the models are
 //! asked that stand behind it.
 //!
-//! Invariants: room is made at most once in a turn, so that no provider's words can lead in a circle; each fallback is asked
+//! Invariants: room is made at most once before a reply comes, so that no provider's words can lead in a circle; each fallback is asked
 //! at most once in a turn; what a failed attempt said is void before another begins (`stream.retry`).
 
 use std::sync::Arc;
@@ -9,14 +9,27 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::SinkError;
+use super::compact::Compacted;
 use super::reply::{Asking, Reply, plus};
 use super::turn::Turn;
-use crate::context::{conversation_chars, make_room};
+use crate::context::make_room;
 use crate::model::{Model, ModelError, StopReason};
-use crate::protocol::EventBody;
+use crate::protocol::{CompactionTrigger, EventBody};
 
 /// Hundredths of the window that are as good as all of it.
 const FULL_PERCENT: u64 = 99;
+
+/// How a conversation was made to fit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum MadeRoom {
+    /// Not at all.
+    #[default]
+    No,
+    /// It was summed up.
+    Compacted,
+    /// What is old was left out.
+    LeftOut,
+}
 
 impl Turn {
     /// Asks the model, and when it fails, whoever may do better.
@@ -43,7 +56,7 @@ impl Turn {
                 },
                 Asking::Aborted | Asking::Called | Asking::Again { .. } => return Ok((asking, reply)),
             };
-            if cancel.is_cancelled() || !self.rescued(&error, attempts.saturating_add(1))? {
+            if cancel.is_cancelled() || !self.rescued(&error, attempts.saturating_add(1), cancel).await? {
                 return Ok((Asking::Failed(error), reply));
             }
             spent = reply.usage;
@@ -62,15 +75,29 @@ impl Turn {
     }
 
     /// Whether something was changed after which the model may be asked once more.
-    fn rescued(&mut self, error: &ModelError, attempt: u32) -> Result<bool, SinkError> {
-        if matches!(error, ModelError::Overflow(_)) && !std::mem::replace(&mut self.made_room, true) {
-            let mut messages = self.input.messages.to_vec();
-            if make_room(&mut messages) {
-                self.input.messages = messages.into();
-                let messages = &self.input.messages;
-                let (count, chars) = (messages.len() as u64, conversation_chars(messages));
-                self.input.sink.emit(EventBody::CompactionPrune { message_count: count, estimated_chars: chars })?;
-                return self.again(error, (attempt, None));
+    async fn rescued(
+        &mut self,
+        error: &ModelError,
+        attempt: u32,
+        cancel: &CancellationToken,
+    ) -> Result<bool, SinkError> {
+        if matches!(error, ModelError::Overflow(_)) {
+            if self.made_room == MadeRoom::No {
+                self.made_room = MadeRoom::Compacted;
+                let before = self.input.messages.chars();
+                match self.compact((CompactionTrigger::Overflow, None), cancel).await? {
+                    Compacted::Stopped(_) => return Ok(false),
+                    Compacted::Done if self.input.messages.chars() < before => {
+                        return self.again(error, (attempt, None));
+                    }
+                    Compacted::Done | Compacted::Nothing | Compacted::Failed(_) => {}
+                }
+            }
+            if self.made_room == MadeRoom::Compacted {
+                self.made_room = MadeRoom::LeftOut;
+                if self.made_room_alone()? {
+                    return self.again(error, (attempt, None));
+                }
             }
         }
         if !error.is_of_the_model() {
@@ -87,6 +114,17 @@ impl Turn {
         tracing::warn!(model = self.input.model.id(), %error, fallback = id, "a model fails; another is asked");
         self.input.model = Arc::clone(&next);
         self.again(error, (attempt, Some(id)))
+    }
+
+    /// Makes the conversation shorter without a model's help.
+    fn made_room_alone(&mut self) -> Result<bool, SinkError> {
+        let mut messages = self.input.messages.to_vec();
+        let made = make_room(&mut messages);
+        if made {
+            self.input.messages = messages.into();
+            self.input.sink.emit(self.pruned())?;
+        }
+        Ok(made)
     }
 
     /// What came so far is void.

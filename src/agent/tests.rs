@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+mod compact;
 mod rescue;
 
 use super::*;
@@ -247,7 +248,7 @@ impl Hooks for Meddler {
         Box::pin(std::future::ready(messages))
     }
     fn compacting<'a>(&'a self, _: &'a [Message], summary: String) -> BoxFuture<'a, String> {
-        Box::pin(std::future::ready(summary))
+        Box::pin(std::future::ready(summary + " and more"))
     }
 }
 
@@ -486,6 +487,8 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         iterations_max: 10,
         fallbacks: Vec::new(),
         output_schema: None,
+        task: None,
+        compacting: Compacting::default(),
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),

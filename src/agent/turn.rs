@@ -20,15 +20,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls, plan_calls};
+use super::compact::Compacting;
 use super::fault::{Fault, NO_RESPONSE, endless, model_failure, no_response};
 use super::output::Unfit;
 use super::reply::{Asking, Listener, Reply};
+use super::rescue::MadeRoom;
 use super::watch::Watched;
 use super::{Sink, SinkError, Steering, Wish};
 use crate::base::limit;
@@ -38,7 +41,7 @@ use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelRequest, StopReason};
 use crate::protocol::{
     AgentOptions, ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind,
-    SessionId, ToolCallRequest, Usage,
+    SessionId, ToolCallRequest, TurnTask, Usage,
 };
 
 /// How often a model goes on with a reply that its provider paused.
@@ -80,6 +83,10 @@ pub struct TurnInput {
     pub fallbacks: Vec<Arc<dyn Model>>,
     /// What the answer has to be: the JSON Schema of an object. None: any text.
     pub output_schema: Option<Arc<Map<String, Value>>>,
+    /// What it does, where it answers no prompt.
+    pub task: Option<TurnTask>,
+    /// When and by whom the conversation is summed up.
+    pub compacting: Compacting,
 }
 
 /// Where a turn stands that goes on.
@@ -163,7 +170,9 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         title: None,
         unsaid: Vec::new(),
         final_text: String::new(),
-        made_room: false,
+        made_room: MadeRoom::default(),
+        stays_long: false,
+        sent_units: AtomicU64::new(0),
         unfit: None,
         was_unfit: false,
         begins: 0,
@@ -205,8 +214,12 @@ pub(super) struct Turn {
     /// What the user said meanwhile and the agent has not taken.
     pub(super) unsaid: Vec<Vec<Part>>,
     pub(super) final_text: String,
-    /// The conversation was made to fit once: it is not done twice.
-    pub(super) made_room: bool,
+    /// How it was made to fit since the last reply: each way is tried once.
+    pub(super) made_room: MadeRoom,
+    /// It could not be made short enough: that is not tried again before it does not fit.
+    pub(super) stays_long: bool,
+    /// The UTF-16 units of the messages that were sent last.
+    sent_units: AtomicU64,
     /// The answer that the model is told of, while it is asked for another one.
     pub(super) unfit: Option<Unfit>,
     /// It was told of one: that is not done twice.
@@ -218,6 +231,9 @@ pub(super) struct Turn {
 
 impl Turn {
     async fn run(&mut self, begun: bool, cancel: &CancellationToken) -> Result<Ended, SinkError> {
+        if let Some(TurnTask::Compact { focus }) = self.input.task.take() {
+            return self.compact_only(focus.as_deref(), cancel).await;
+        }
         if !begun {
             self.emit(EventBody::LoopStart {})?;
         }
@@ -273,11 +289,17 @@ impl Turn {
     /// One round. None: the next one follows.
     async fn round(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
         self.steer().await?;
+        if let Some(ended) = self.keep_in_window(cancel).await? {
+            return Ok(Some(ended));
+        }
         self.rounds += 1;
         self.emit(EventBody::StreamStart {})?;
         let (asking, mut reply) = self.ask_whom_it_takes(cancel).await?;
         let replied = matches!(asking, Asking::Replied);
         if replied {
+            self.made_room = MadeRoom::default();
+            let sent = self.sent_units.load(Ordering::Relaxed);
+            reply.last_input_tokens.iter().for_each(|counted| self.input.messages.measure(sent, *counted));
             self.calls.adopt(&mut reply.calls);
         }
         let original = reply.original.take().filter(|_| replied);
@@ -339,9 +361,10 @@ impl Turn {
         }
     }
 
-    async fn request(&self) -> ModelRequest {
+    pub(super) async fn request(&self) -> ModelRequest {
         let hooks = &self.input.environment.hooks;
         let messages = self.without_pieces_of_others(self.told(!self.input.model.takes_images()).await);
+        self.sent_units.store(messages.chars(), Ordering::Relaxed);
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: self.unfit.as_ref().map_or_else(|| messages.clone(), |unfit| unfit.told(&messages)),

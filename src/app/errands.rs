@@ -94,6 +94,7 @@ async fn ask_for_turn((errands, live): (Errands, Arc<Live>), about: String, begu
         mode: PromptMode::Queue,
         configure: None,
         only: Some(only),
+        task: None,
         if_version: None,
         receipt: None,
     };

@@ -392,7 +392,8 @@ impl App {
         self.sessions.turn(caller.client.as_ref(), id, turn).await
     }
 
-    /// The records of a session's turns, newest first.
+    /// The records of a session's turns, newest first; `hidden`: with those that answer no prompt. A page may have fewer than were
+    /// asked for: while there is a cursor there are more.
     ///
     /// # Errors
     /// `NOT_FOUND`; `INVALID_ARGUMENT` for a cursor that is none.
@@ -401,6 +402,7 @@ impl App {
         caller: &Caller,
         id: &SessionId,
         (cursor, limit): (Option<&str>, usize),
+        hidden: bool,
     ) -> Result<Page<TurnRecord>, ApiError> {
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
         let expected = || ApiError::invalid("cursor", "the `nextCursor` of the page before");
@@ -415,7 +417,7 @@ impl App {
         rows.truncate(limit);
         let next_cursor = rows.last().filter(|_| more).map(|row| row.record.turn_id.to_string());
         let mut items = Vec::with_capacity(rows.len());
-        for TurnRow { record, .. } in rows {
+        for TurnRow { record, .. } in rows.into_iter().filter(|row| hidden || row.record.task.is_none()) {
             // Of one that runs, the store does not know how far it is.
             items.push(match record.status {
                 TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {

@@ -87,14 +87,16 @@ pub(super) fn models(
             Some(_) | None => return refused(Setting::ModelFallbacks, id),
         }
     }
-    let small = match settings.small_model.as_deref() {
-        None => None,
+    let of_its_own = |setting, id: Option<&str>| match id {
+        None => Ok(None),
         Some(id) => match models.get(id) {
-            Some(model) if !model.is_agent() => Some(model),
-            Some(_) | None => return refused(Setting::SmallModel, id),
+            Some(model) if !model.is_agent() => Ok(Some(model)),
+            Some(_) | None => refused(setting, id).map(|_| None),
         },
     };
-    Ok(models.with_fallbacks(fallbacks).with_small(small))
+    let small = of_its_own(Setting::SmallModel, settings.small_model.as_deref())?;
+    let summing = of_its_own(Setting::CompactionModel, settings.compaction_model.as_deref())?;
+    Ok(models.with_fallbacks(fallbacks).with_small(small).with_summing(summing))
 }
 
 /// No two providers have one name.

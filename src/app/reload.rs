@@ -31,6 +31,7 @@ impl App {
         settings.providers.clone_from(&next.providers);
         settings.model_fallbacks.clone_from(&next.model_fallbacks);
         settings.small_model.clone_from(&next.small_model);
+        settings.compaction_model.clone_from(&next.compaction_model);
         settings.limits.clone_from(&next.limits);
         settings.permissions = next.permissions.clone();
         settings.permission_mode = next.permission_mode;

@@ -19,7 +19,7 @@ use crate::config::tokens::Stamp;
 use crate::config::{ConfigError, Launch, Options};
 
 /// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 24] = [
+const AT_ONCE: [&str; 26] = [
     "default_policy",
     "permission_mode",
     "permissions",
@@ -31,12 +31,14 @@ const AT_ONCE: [&str; 24] = [
     "providers",
     "model_fallbacks",
     "small_model",
+    "compaction_model",
     "model_idle_timeout_ms",
     "permission_timeout_ms",
     "client_grace_ms",
     "interrupt_grace_ms",
     "shutdown_grace_ms",
     "max_iterations",
+    "compact_percent",
     "queued_prompts_max",
     "queued_bytes_max",
     "sessions_max",

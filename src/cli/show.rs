@@ -54,6 +54,13 @@ fn told(body: &EventBody) -> Option<String> {
     Some(match body {
         EventBody::SessionPrompt { prompt, .. } => format!("  prompt: {}", short(prompt, 400)),
         EventBody::SessionSteer { prompt, .. } => format!("  added to the prompt: {}", short(prompt, 400)),
+        EventBody::CompactionStart { .. } => "  (the conversation is summed up)".to_owned(),
+        EventBody::CompactionComplete { compaction, .. } => {
+            format!("  (it was summed up; the newest {} messages stay)", compaction.kept)
+        }
+        EventBody::CompactionFailed { error, .. } => {
+            format!("  ! the conversation could not be summed up: {}", short(&error.message, 400))
+        }
         EventBody::CompactionPrune { message_count, .. } => {
             format!("  ! the conversation did not fit; {message_count} messages of it are left, old outputs shortened")
         }

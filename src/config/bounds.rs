@@ -33,7 +33,7 @@ const MANY: u64 = 1_000_000;
 const MS: u64 = limit::SET_MS_MAX;
 
 /// All of them.
-pub const BOUNDS: [Bounds; 24] = [
+pub const BOUNDS: [Bounds; 25] = [
     of("port", "port", 0, u16::MAX as u64),
     of("memory_max_results", "memory.maxResults", 1, limit::MEMORY_RESULTS_MAX as u64),
     of("model_idle_timeout_ms", "limits.modelIdleTimeoutMs", 1, MS),
@@ -45,6 +45,7 @@ pub const BOUNDS: [Bounds; 24] = [
     of("agent_idle_ms", "limits.agentIdleMs", 0, MS),
     of("shutdown_grace_ms", "limits.shutdownGraceMs", 0, MS),
     of("max_iterations", "limits.maxIterations", 1, MANY),
+    of("compact_percent", "limits.compactPercent", 0, 95),
     of("queued_prompts_max", "limits.queuedPrompts", 0, MANY),
     // What waits in all sessions together has no more room than that.
     of("queued_bytes_max", "limits.queuedBytes", 0, limit::QUEUED_MEMORY_BYTES_MAX as u64),
@@ -119,7 +120,7 @@ mod tests {
         let table = [
             ("queued_prompts_max", limits.queued_prompts_max as u64), ("queued_bytes_max", limits.queued_bytes_max as u64), ("turns_max", limits.turns_max as u64), ("sessions_max", limits.sessions_max),
             ("streams_per_session_max", limits.streams_per_session_max as u64), ("snapshot_bytes_max", limits.snapshot_bytes_max),
-            ("commands_per_minute", limits.commands_per_minute.into()), ("mcp_told_bytes_max", limits.mcp_told_bytes_max as u64), ("max_iterations", limits.max_iterations.into()),
+            ("commands_per_minute", limits.commands_per_minute.into()), ("mcp_told_bytes_max", limits.mcp_told_bytes_max as u64), ("max_iterations", limits.max_iterations.into()), ("compact_percent", limits.compact_percent.into()),
             ("interrupt_grace_ms", limits.interrupt_grace_ms), ("agent_idle_ms", limits.agent_idle_ms),
             ("connections_max", limit::CONNECTIONS_MAX as u64), ("body_bytes_max", limit::BODY_BYTES_MAX as u64),
         ];

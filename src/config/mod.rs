@@ -89,6 +89,8 @@ pub struct Settings {
     pub model_fallbacks: Vec<String>,
     /// The model for small work: titles. None: sessions get none by themselves.
     pub small_model: Option<String>,
+    /// The model that sums up conversations. None: each session's own does.
+    pub compaction_model: Option<String>,
     /// Whether models on this machine are looked for.
     pub find_local_models: bool,
     /// Whether answers of models are recorded, or come from a recording.
@@ -257,6 +259,8 @@ pub struct Limits {
     pub model_idle_timeout_ms: u64,
     /// Rounds with the model in one turn.
     pub max_iterations: u32,
+    /// Hundredths of its model's window that a conversation fills when it is summed up by itself. 0: only when it does not fit.
+    pub compact_percent: u32,
     /// Prompts that may wait in one session.
     pub queued_prompts_max: usize,
     /// Bytes of the prompts that may wait in one session.
@@ -285,6 +289,7 @@ impl Default for Limits {
             agent_idle_ms: limit::AGENT_IDLE_MS,
             model_idle_timeout_ms: limit::MODEL_IDLE_TIMEOUT_MS,
             max_iterations: limit::ITERATIONS_MAX,
+            compact_percent: limit::COMPACT_PERCENT,
             queued_prompts_max: limit::QUEUED_PROMPTS_MAX,
             queued_bytes_max: limit::QUEUED_BYTES_MAX,
             turns_max: limit::TURNS_MAX,
@@ -313,6 +318,7 @@ impl Settings {
             providers: Vec::new(),
             model_fallbacks: Vec::new(),
             small_model: None,
+            compaction_model: None,
             find_local_models: false,
             tape: TapeSettings::default(),
             acp_servers: Vec::new(),

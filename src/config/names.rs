@@ -20,6 +20,8 @@ pub enum Setting {
     ModelFallbacks,
     /// The model for small work.
     SmallModel,
+    /// The model that sums up conversations.
+    CompactionModel,
     /// What answers of models are recorded in.
     RecordModels,
     /// The recording that answers of models come from.
@@ -46,6 +48,7 @@ impl Names {
             Setting::Model => ("model", "model"),
             Setting::ModelFallbacks => ("model_fallbacks", "modelFallbacks"),
             Setting::SmallModel => ("small_model", "smallModel"),
+            Setting::CompactionModel => ("compaction_model", "compactionModel"),
             Setting::RecordModels => ("record_models", "recordModels"),
             Setting::ReplayModels => ("replay_models", "replayModels"),
             Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),

@@ -186,6 +186,9 @@ options! {
     /// Model for small work: the titles of sessions that nobody has named [default: none, they get no title]
     #[arg(long, value_name = "MODEL", help_heading = "Models")]
     small_model: String,
+    /// Model that sums up conversations that become too long [default: each session's own]
+    #[arg(long, value_name = "MODEL", help_heading = "Models")]
+    compaction_model: String,
     /// Find the models of Ollama and llama.cpp on this machine [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Models")]
     find_local_models: bool,
@@ -237,6 +240,9 @@ options! {
     /// Rounds with the model in one turn [default: 200]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     max_iterations: u32,
+    /// Percent of its model's window that a conversation fills when it is summed up by itself; 0: only when it does not fit [default: 85]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    compact_percent: u32,
     /// Prompts that may wait in one session [default: 100]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     queued_prompts_max: usize,

@@ -282,6 +282,7 @@ fn models(settings: &mut Settings, all: &Options, from: &Surroundings) {
     add_variables(&mut settings.providers, &|name| text(from, name));
     settings.model_fallbacks = all.model_fallbacks.unwrap_or_default();
     settings.small_model = all.small_model;
+    settings.compaction_model = all.compaction_model;
     settings.find_local_models = all.find_local_models.unwrap_or(true);
     settings.tape = match (all.replay_models, all.record_models) {
         (Some(path), _) => TapeSettings::Replay(from.directory.join(path), all.replay_speed.unwrap_or(0.0)),
@@ -301,6 +302,7 @@ fn limits(all: &Options) -> Limits {
         agent_idle_ms: all.agent_idle_ms.unwrap_or(defaults.agent_idle_ms),
         model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
         max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
+        compact_percent: all.compact_percent.unwrap_or(defaults.compact_percent),
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
         queued_bytes_max: all.queued_bytes_max.unwrap_or(defaults.queued_bytes_max),
         turns_max: all.turns_max.unwrap_or(defaults.turns_max),

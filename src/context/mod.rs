@@ -3,13 +3,18 @@
 //! Old tool outputs are the first to go: they are long, and what mattered in them the model has said
 //! since. The newest turns, everything before the newest summary, and the newest output are never touched.
 
+mod compact;
 mod images;
 mod room;
 
 use crate::base::limit;
 use crate::protocol::{Message, Part};
 
+pub use compact::{
+    Cut, Keep, SUMMARY_MARK, conversation_tokens, cut, files_of, heard_of, is_summary, shorten_to, tidied, transcript,
+};
 pub use images::{bound_images, describe_images};
+use room::chars;
 pub use room::{conversation_chars, make_room};
 
 /// Tool outputs shorter than this many UTF-16 units stay: a placeholder would save nothing.

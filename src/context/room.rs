@@ -19,7 +19,7 @@ pub fn conversation_chars(messages: &[Message]) -> u64 {
     messages.iter().map(chars).fold(0, u64::saturating_add)
 }
 
-fn chars(message: &Message) -> u64 {
+pub(super) fn chars(message: &Message) -> u64 {
     let part = |part: &Part| match part {
         Part::Text { text } => units(text),
         Part::Image { data, .. } => data.len(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::context::estimate_tokens;
+use crate::context::{conversation_chars, estimate_tokens};
 use crate::protocol::Message;
 
 /// Messages, oldest first. A clone shares them; who changes a shared one gets a copy of its own.
@@ -21,12 +21,22 @@ pub struct Messages(Arc<Inner>);
 struct Inner {
     list: Vec<Message>,
     output_tokens: usize,
+    chars: u64,
+    /// The UTF-16 units that were sent of it, and how many tokens its provider has counted then.
+    measured: Mutex<Option<(u64, u64)>>,
     kept: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Clone for Inner {
     fn clone(&self) -> Self {
-        Self { list: self.list.clone(), output_tokens: self.output_tokens, kept: Mutex::default() }
+        let measured = Mutex::new(*self.measured.lock());
+        Self {
+            list: self.list.clone(),
+            output_tokens: self.output_tokens,
+            chars: self.chars,
+            measured,
+            kept: Mutex::default(),
+        }
     }
 }
 
@@ -35,6 +45,7 @@ impl Messages {
     pub fn push(&mut self, message: Message) {
         let inner = Arc::make_mut(&mut self.0);
         inner.output_tokens += output_tokens(&message);
+        inner.chars = inner.chars.saturating_add(conversation_chars(std::slice::from_ref(&message)));
         inner.list.push(message);
     }
 
@@ -43,12 +54,28 @@ impl Messages {
         let inner = Arc::make_mut(&mut self.0);
         change(&mut inner.list);
         inner.output_tokens = inner.list.iter().map(output_tokens).sum();
+        inner.chars = conversation_chars(&inner.list);
         *inner.kept.get_mut() = None;
     }
 
     /// About how many tokens the outputs of tools have.
     pub fn output_tokens(&self) -> usize {
         self.0.output_tokens
+    }
+
+    /// About how long they are, in UTF-16 units.
+    pub fn chars(&self) -> u64 {
+        self.0.chars
+    }
+
+    /// A request that had so many UTF-16 units of it had so many tokens in all, as its provider has counted.
+    pub fn measure(&self, chars: u64, tokens: u64) {
+        *self.0.measured.lock() = Some((chars, tokens));
+    }
+
+    /// The UTF-16 units and the tokens of the last request, if its provider said.
+    pub fn measured(&self) -> Option<(u64, u64)> {
+        *self.0.measured.lock()
     }
 
     /// Takes what was kept of the messages that were there then: they still are, and are the first ones.
@@ -80,7 +107,8 @@ impl Deref for Messages {
 impl From<Vec<Message>> for Messages {
     fn from(list: Vec<Message>) -> Self {
         let output_tokens = list.iter().map(output_tokens).sum();
-        Self(Arc::new(Inner { list, output_tokens, kept: Mutex::default() }))
+        let chars = conversation_chars(&list);
+        Self(Arc::new(Inner { list, output_tokens, chars, measured: Mutex::default(), kept: Mutex::default() }))
     }
 }
 

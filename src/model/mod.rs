@@ -289,6 +289,7 @@ struct Listed {
     open: Option<Open>,
     fallbacks: Vec<Arc<dyn Model>>,
     small: Option<Arc<dyn Model>>,
+    summing: Option<Arc<dyn Model>>,
     /// Those that were found beside the listed ones.
     found: Vec<Arc<dyn Model>>,
 }
@@ -349,6 +350,18 @@ impl Models {
     /// The model for small work. None: there is none.
     pub fn small(&self) -> Option<Arc<dyn Model>> {
         self.now.read().small.clone()
+    }
+
+    /// The same, with a model that sums up conversations.
+    #[must_use]
+    pub fn with_summing(self, summing: Option<Arc<dyn Model>>) -> Self {
+        self.now.write().summing = summing;
+        self
+    }
+
+    /// The model that sums up conversations. None: each session's own does.
+    pub fn summing(&self) -> Option<Arc<dyn Model>> {
+        self.now.read().summing.clone()
     }
 
     /// Sets which models were found beside the listed ones; those that were found before are gone.

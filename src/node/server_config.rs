@@ -52,6 +52,7 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     model_fallbacks: Vec<String>,
     small_model: Option<String>,
+    compaction_model: Option<String>,
     #[serde(default)]
     find_local_models: bool,
     record_models: Option<PathBuf>,
@@ -116,6 +117,7 @@ struct GivenLimits {
     agent_idle_ms: Option<u64>,
     model_idle_timeout_ms: Option<u64>,
     max_iterations: Option<u32>,
+    compact_percent: Option<u32>,
     queued_prompts: Option<usize>,
     queued_bytes: Option<usize>,
     turns: Option<usize>,
@@ -140,6 +142,7 @@ impl GivenLimits {
             agent_idle_ms: self.agent_idle_ms.unwrap_or(defaults.agent_idle_ms),
             model_idle_timeout_ms: self.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
             max_iterations: self.max_iterations.unwrap_or(defaults.max_iterations),
+            compact_percent: self.compact_percent.unwrap_or(defaults.compact_percent),
             queued_prompts_max: self.queued_prompts.unwrap_or(defaults.queued_prompts_max),
             queued_bytes_max: self.queued_bytes.unwrap_or(defaults.queued_bytes_max),
             turns_max: self.turns.unwrap_or(defaults.turns_max),
@@ -223,6 +226,7 @@ impl ServerConfig {
             providers: self.providers,
             model_fallbacks: self.model_fallbacks,
             small_model: self.small_model,
+            compaction_model: self.compaction_model,
             find_local_models: self.find_local_models,
             tape: match (self.replay_models, self.record_models) {
                 (Some(path), _) => TapeSettings::Replay(working_directory.join(path), self.replay_speed.unwrap_or(0.0)),

@@ -2,6 +2,7 @@
 //!
 //! [`system_text`] and [`provider_prompt`] are pure. [`discover`] reads files and belongs on the blocking pool.
 
+mod compaction;
 mod instructions;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::base::glob;
 use crate::config::ProviderPrompts;
 
+pub use compaction::{compaction_system, compaction_task};
 pub use instructions::{Instructions, directories_up, discover};
 
 /// What the system text is made of.

@@ -273,6 +273,17 @@ pub struct Prompt {
     pub if_version: Option<u64>,
 }
 
+/// `POST /sessions/:id/compact`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Compact {
+    /// What the summary is to keep above all, in words: at most 4,000 characters.
+    pub focus: Option<String>,
+    /// Refuse unless the session has this version.
+    #[serde(deserialize_with = "whole::optional")]
+    pub if_version: Option<u64>,
+}
+
 /// `POST /sessions/:id/abort`, `/interrupt`, `/pause` and `/resume`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

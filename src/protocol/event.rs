@@ -11,6 +11,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::agent::{AgentChoices, AgentCommands, AgentCompaction, AgentPlan, AgentUsage};
 use super::changes::ChangeReport;
+use super::compaction::{Compaction, CompactionTrigger, TurnTask};
 use super::display::Display;
 use super::error::ErrorBody;
 use super::id::{GrantId, RequestId, SessionId, TurnId};
@@ -45,6 +46,9 @@ pub enum EventBody {
         /// What holds for this turn alone, instead of what the session is set to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<Box<super::command::TurnSettings>>,
+        /// What the turn does, where it answers no prompt: then this is no message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TurnTask>,
         /// The session's version with it, where it changes that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u64>,
@@ -192,6 +196,34 @@ pub enum EventBody {
         /// The model that is asked now, where it is another one than before: a fallback.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+    },
+    /// The conversation is made shorter: a model sums it up. It has one end: `compaction.complete` or `compaction.failed`.
+    #[serde(rename = "compaction.start")]
+    CompactionStart {
+        /// Messages that there are.
+        message_count: u64,
+        /// Their length, about.
+        estimated_chars: u64,
+        /// Why.
+        trigger: CompactionTrigger,
+    },
+    /// The conversation is shorter: from now on the model is shown a summary and the newest messages. All of it stays in the log.
+    #[serde(rename = "compaction.complete")]
+    CompactionComplete {
+        /// Length of the summary in UTF-16 units.
+        summary_length: u64,
+        /// What came of it.
+        #[serde(flatten)]
+        compaction: Box<Compaction>,
+    },
+    /// The conversation could not be summed up, and is as it was.
+    #[serde(rename = "compaction.failed")]
+    CompactionFailed {
+        /// Why.
+        error: ErrorBody,
+        /// What was spent on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     /// The conversation did not fit into the model's window: old outputs, and then old messages, are no longer shown to it. They
     /// stay in the log.
@@ -541,6 +573,11 @@ mod tests {
             json!({"type": "stream.reasoning", "payload": {"text": "t"}}),
             json!({"type": "stream.retry", "payload": {"attempt": 2, "delayMs": 1, "error": "e"}}),
             json!({"type": "stream.retry", "payload": {"attempt": 2, "delayMs": 0, "error": "e", "model": "m/other"}}),
+            json!({"type": "session.prompt", "payload": {"sessionId": session, "prompt": "/compact", "task": {"kind": "compact", "focus": "f"}}}),
+            json!({"type": "compaction.start", "payload": {"messageCount": 3, "estimatedChars": 100, "trigger": "threshold"}}),
+            json!({"type": "compaction.complete", "payload": {"summaryLength": 1, "trigger": "manual", "summary": "s", "kept": 2, "carried": [0], "files": {"changed": ["a"], "read": ["b"]}, "attached": [{"path": "a", "text": "t"}], "tokensBefore": 9, "tokensAfter": 3, "usage": usage}}),
+            json!({"type": "compaction.complete", "payload": {"summaryLength": 1, "trigger": "overflow", "summary": "s", "kept": 0, "tokensBefore": 9, "tokensAfter": 3}}),
+            json!({"type": "compaction.failed", "payload": {"error": error}}),
             json!({"type": "compaction.prune", "payload": {"messageCount": 3, "estimatedChars": 100}}),
             json!({"type": "stream.complete", "payload": {"text": ""}}),
             json!({"type": "stream.complete", "payload": {"text": "", "original": {"wire": "w", "model": "m/m", "items": [{"b": 1, "a": 2}]}}}),

@@ -91,6 +91,13 @@ pub enum ItemBody {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         findings: Vec<String>,
     },
+    /// The model is no longer shown what stands before it, but for the newest messages: this is what it is told instead.
+    Summary {
+        /// The summary.
+        text: String,
+        /// How many of the newest messages before it the model is still shown.
+        kept: u64,
+    },
 }
 
 /// A model's reply in the words of the wire that it came over: what has to be given back to it as it was, such as

@@ -7,6 +7,7 @@ mod agent;
 mod changes;
 mod client;
 mod command;
+mod compaction;
 mod display;
 mod error;
 mod event;
@@ -33,8 +34,10 @@ pub use agent::{
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{
-    Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning, TurnSettings,
+    Compact, Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
+    TurnSettings,
 };
+pub use compaction::{AttachedFile, Compaction, CompactionTrigger, TouchedFiles, TurnTask};
 pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::Snapshot;
 use super::agent::AgentOptions;
 use super::command::Reasoning;
+use super::compaction::TurnTask;
 use super::error::ErrorBody;
 use super::event::EventBody;
 use super::id::{SessionId, TurnId};
@@ -204,6 +205,9 @@ pub struct TurnRecord {
     /// What was asked: the text of the prompt, its first 4,000 bytes. The whole is event `firstSeq`.
     #[serde(default)]
     pub prompt: String,
+    /// What it does, where it answers no prompt: it is hidden then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TurnTask>,
     /// When it was accepted.
     pub created_at: u64,
     /// When work began.

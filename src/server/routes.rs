@@ -186,9 +186,9 @@ async fn history(call: Call) -> Answer {
 async fn turns(call: Call) -> Answer {
     let id = call.id("sessionId")?;
     let mut query = call.query()?;
-    let (cursor, limit) = (query.text("cursor"), query.limit()?);
-    query.finish(&["cursor", "limit"])?;
-    ok(&call.shared.app.turns(&call.caller, &id, (cursor.as_deref(), limit)).await?)
+    let (cursor, limit, hidden) = (query.text("cursor"), query.limit()?, query.flag("hidden")?);
+    query.finish(&["cursor", "limit", "hidden"])?;
+    ok(&call.shared.app.turns(&call.caller, &id, (cursor.as_deref(), limit), hidden).await?)
 }
 
 async fn turn(call: Call) -> Answer {
@@ -257,6 +257,20 @@ async fn prompt(mut call: Call) -> Answer {
         return prompt_stream(call, id).await;
     }
     let done = call.write("prompt", Some(id.clone())).await?;
+    accepted(call, id, (done, wait)).await
+}
+
+async fn compact(mut call: Call) -> Answer {
+    let id: SessionId = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let wait = query.flag("wait")?;
+    query.finish(&["wait"])?;
+    let done = call.write("compact", Some(id.clone())).await?;
+    accepted(call, id, (done, wait)).await
+}
+
+/// Answers to what has made a turn: at once, or with what became of it.
+async fn accepted(call: Call, id: SessionId, (done, wait): (Done, bool)) -> Answer {
     if !wait {
         return Ok(done.respond(StatusCode::ACCEPTED));
     }

@@ -58,7 +58,7 @@ use crate::host::{Direction, UndoDone};
 use crate::permission::Subject;
 use crate::protocol::{
     ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
-    ToolDefinition, TurnId, TurnRecord, TurnSettings, TurnStatus, Undo, Undone,
+    ToolDefinition, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnTask, Undo, Undone,
 };
 use crate::store::{Grant, SessionRow, TurnRow, Write, settings_bytes};
 use crate::tool::Scope;
@@ -80,6 +80,8 @@ pub struct NewPrompt {
     pub configure: Option<Configure>,
     /// What holds for its turn alone.
     pub only: Option<TurnSettings>,
+    /// What its turn does, where it answers nothing: then it waits behind a turn that runs.
+    pub task: Option<TurnTask>,
     /// Refuse unless the session has this version.
     pub if_version: Option<u64>,
     /// What the command behind it leaves in the commit that accepts it.

@@ -365,6 +365,7 @@ mod tests {
                     prompt: "and then?".into(),
                     parts: None,
                     turn: None,
+                    task: None,
                     version: None,
                 };
                 let end =

@@ -3,6 +3,7 @@
 //! Pure: events in, views out. The log is the truth, so nothing here is stored:
 //! `session.prompt` and `session.steer` are what the user said, `stream.complete` what the model
 //! said, `tool.call.start` and `tool.call.end` its calls, what came of them and what hooks found in that.
+//! `compaction.complete` puts a summary in the place of what the model is no longer shown; readers see all of it.
 //! Deltas are previews and are passed over.
 //!
 //! Invariant of [`Rebuild::finish`]: each call has exactly one result, behind the message that made
@@ -11,7 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::context::bound_images;
+use crate::context::{bound_images, heard_of, shorten_to};
 use crate::model::{AgentSession, ERRANDS_MODEL_ID, Messages};
 use crate::protocol::{
     Event, EventBody, HeldCall, Item, ItemBody, Message, Original, Part, Role, ToolCallRequest, TurnSettings,
@@ -22,7 +23,15 @@ const INTERRUPTED: &str = "The call was interrupted and has no result.";
 
 /// Whether an event of this type is part of the history.
 pub fn is_item(kind: &str) -> bool {
-    matches!(kind, "session.prompt" | "session.steer" | "stream.complete" | "tool.call.start" | "tool.call.end")
+    matches!(
+        kind,
+        "session.prompt"
+            | "session.steer"
+            | "stream.complete"
+            | "tool.call.start"
+            | "tool.call.end"
+            | "compaction.complete"
+    )
 }
 
 /// The history entries among events, in their order.
@@ -38,6 +47,10 @@ pub fn items(events: &[Event]) -> Vec<Item> {
 
 fn item_body(body: EventBody) -> Option<ItemBody> {
     match body {
+        EventBody::SessionPrompt { task: Some(_), .. } => None,
+        EventBody::CompactionComplete { compaction, .. } => {
+            Some(ItemBody::Summary { text: compaction.summary, kept: compaction.kept })
+        }
         EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
             Some(ItemBody::Message { role: Role::User, content: content(prompt, parts) })
         }
@@ -129,6 +142,15 @@ impl Rebuild {
             EventBody::AgentSession { model, agent_session_id } => {
                 self.agent = Some(AgentSession { agent: model, id: agent_session_id, messages: 0, fork_of: None });
                 self.agents_turn = true;
+            }
+            // It does something else than to answer a prompt.
+            EventBody::SessionPrompt { task: Some(_), .. } => {}
+            EventBody::CompactionComplete { compaction, .. } => {
+                self.close_round();
+                if let Some(agent) = &mut self.agent {
+                    agent.messages = heard_of(&compaction, (agent.messages, self.messages.len()));
+                }
+                shorten_to(&mut self.messages, &compaction);
             }
             EventBody::SessionPrompt { prompt, parts, turn: Some(only), .. } if is_of_calls(&only) => {
                 self.about = Some(Message::User(content(prompt, parts)));
@@ -277,6 +299,7 @@ mod tests {
             prompt: text.into(),
             parts: None,
             turn: None,
+            task: None,
             version: None,
         }
     }
@@ -361,7 +384,14 @@ mod tests {
         let calls = |about: &str| match prompt(about) {
             EventBody::SessionPrompt { session_id, prompt, .. } => {
                 let only = TurnSettings { model: Some(ERRANDS_MODEL_ID.to_owned()), ..TurnSettings::default() };
-                EventBody::SessionPrompt { session_id, prompt, parts: None, turn: Some(Box::new(only)), version: None }
+                EventBody::SessionPrompt {
+                    session_id,
+                    prompt,
+                    parts: None,
+                    turn: Some(Box::new(only)),
+                    task: None,
+                    version: None,
+                }
             }
             other => other,
         };

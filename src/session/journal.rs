@@ -362,6 +362,9 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::AgentUsage(_)
         | EventBody::AgentCompaction(_)
         | EventBody::StreamRetry { .. }
+        | EventBody::CompactionStart { .. }
+        | EventBody::CompactionComplete { .. }
+        | EventBody::CompactionFailed { .. }
         | EventBody::CompactionPrune { .. }
         | EventBody::ToolCallStart { .. }
         | EventBody::ToolCallOutput { .. }

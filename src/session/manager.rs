@@ -528,6 +528,7 @@ pub(super) mod tests {
             mode: PromptMode::Queue,
             configure: None,
             only: None,
+            task: None,
             if_version: None,
             receipt: None,
         };
@@ -599,6 +600,7 @@ pub(super) mod tests {
                 mode: PromptMode::Queue,
                 configure: None,
                 only: None,
+                task: None,
                 if_version: None,
                 receipt: None,
             };
@@ -640,6 +642,7 @@ pub(super) mod tests {
                 mode,
                 configure: None,
                 only: None,
+                task: None,
                 if_version: None,
                 receipt: None,
             };

@@ -26,6 +26,8 @@ pub(super) struct Remains {
     /// The text so far of a stream that has not ended.
     stream: Option<String>,
     in_loop: bool,
+    /// A summary is being made.
+    compacting: bool,
     /// What they add up to.
     pub(super) tally: Tally,
 }
@@ -78,6 +80,8 @@ impl Remains {
         match body {
             EventBody::LoopStart {} => self.in_loop = true,
             EventBody::LoopComplete { .. } => self.in_loop = false,
+            EventBody::CompactionStart { .. } => self.compacting = true,
+            EventBody::CompactionComplete { .. } | EventBody::CompactionFailed { .. } => self.compacting = false,
             EventBody::StreamStart {} | EventBody::StreamRetry { .. } => self.stream = Some(String::new()),
             EventBody::StreamDelta { text } => self.stream.get_or_insert_default().push_str(text),
             EventBody::StreamComplete { .. } => self.stream = None,
@@ -143,6 +147,9 @@ impl Remains {
                     EventBody::ClientResponse { request_id, call_id, value: None, cancelled: true, by, reason }
                 }
             });
+        }
+        if self.compacting {
+            closing.push(EventBody::CompactionFailed { error: why.clone(), usage: None });
         }
         if let Some(text) = &self.stream {
             closing.push(EventBody::StreamComplete { text: text.clone(), original: None });
@@ -213,6 +220,7 @@ mod tests {
             (vec![begin(), stream(), said("a"), over], vec![], 1),
             (vec![begin(), stream(), delta("a"), retry, delta("b"), delta("c")], vec!["stream.complete", "loop.complete"], 1),
             (vec![begin(), stream(), said(""), call("1"), call("2"), done("1")], vec!["tool.call.error", "tool.call.end", "loop.complete"], 3),
+            (vec![begin(), body("compaction.start", json!({"messageCount": 1, "estimatedChars": 1, "trigger": "manual"})), stream(), delta("a")], vec!["compaction.failed", "stream.complete", "loop.complete"], 1),
             (vec![begin(), select.clone()], vec!["client.response", "loop.complete"], 0),
             (vec![begin(), stream(), said("x"), call("1"), select.clone(), chosen], vec!["tool.call.error", "tool.call.end", "loop.complete"], 2),
             (vec![begin(), stream(), said("x"), call("1"), ask.clone(), select], vec!["permission.response", "client.response", "tool.call.error", "tool.call.end", "loop.complete"], 2),

@@ -23,8 +23,8 @@ use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
 use super::{Terms, Workbench, titling};
 use crate::agent::{
-    CallEnd, CallEnvironment, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnOutcome, TurnSampler,
-    Wish,
+    CallEnd, CallEnvironment, Compacting, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnOutcome,
+    TurnSampler, Wish,
 };
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
@@ -32,7 +32,9 @@ use crate::base::trace::Origin;
 use crate::hook::{Clients as _, Line, Notice};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, StopReason};
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnStatus};
+use crate::protocol::{
+    ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnStatus, TurnTask,
+};
 use crate::store::{SessionSettings, StoreError, Waiting};
 use crate::tool::{ChangeRecorder, Registry, Scope};
 
@@ -55,9 +57,9 @@ struct SinkState {
 }
 
 impl TurnSink {
-    /// The sink of a turn whose prompt is in the log already.
-    pub(super) fn new(journal: Arc<Journal>, turn: TurnId) -> Arc<Self> {
-        Self::going_on(journal, turn, Tally::after_prompt())
+    /// The sink of a turn whose opening is in the log already.
+    pub(super) fn new(journal: Arc<Journal>, turn: TurnId, task: Option<&TurnTask>) -> Arc<Self> {
+        Self::going_on(journal, turn, Tally::after_opening(task))
     }
 
     /// The sink of a turn of which so much is in the log.
@@ -207,6 +209,8 @@ pub(super) struct Job {
     pub(super) settings: SessionSettings,
     /// The new user message, of a turn that begins.
     pub(super) prompt: Vec<Part>,
+    /// What it does, where it answers no prompt.
+    pub(super) task: Option<TurnTask>,
     /// What its answer has to be.
     pub(super) output_schema: Option<Arc<Map<String, Value>>>,
     /// Where a turn stands that goes on.
@@ -307,7 +311,9 @@ async fn run(mut job: Job) -> Finished {
     let (meters, tracer) = (Arc::clone(&job.terms.meters), job.terms.tracer.clone());
     let metered = |model| Metered::over(model, Arc::clone(&meters), tracer.clone());
     let model = metered(equipment.model);
-    let small = equipment.models.small().filter(|_| job.settings.title.is_none()).map(metered);
+    let wants_title = job.settings.title.is_none() && job.task.is_none();
+    let small = equipment.models.small().filter(|_| wants_title).map(metered);
+    let summing = equipment.models.summing().map(metered);
     let recorder = recorder(&job);
     let (talk, carries) = (clients(&job, equipment.notices), model.only_carries());
     let Conversation { messages, agent } = match gathered(&mut job, carries).await {
@@ -350,6 +356,8 @@ async fn run(mut job: Job) -> Finished {
         retry: RetryPolicy::default(),
         fallbacks: equipment.fallbacks.into_iter().map(metered).collect(),
         output_schema: job.output_schema,
+        task: job.task,
+        compacting: Compacting { percent: job.terms.limits.read().compact_percent, model: summing },
     };
     let outcome = job.bench.run(input, job.cancel).await;
     if let Some(recorder) = agent_works {
@@ -409,7 +417,7 @@ async fn gathered(job: &mut Job, carries: bool) -> Result<Conversation, StoreErr
         conversation.agent = forkable(&job.live, conversation.agent).await?;
         return Ok(conversation);
     };
-    if !job.progress.begun {
+    if !job.progress.begun && job.task.is_none() {
         conversation.messages.push(Message::User(std::mem::take(&mut job.prompt)));
     }
     Ok(conversation)

@@ -1,6 +1,6 @@
 //! What a turn's events add up to: rounds, tokens, messages. Pure.
 
-use crate::protocol::{EventBody, Usage};
+use crate::protocol::{EventBody, TurnTask, Usage};
 
 /// What events have added up to so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -18,15 +18,16 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Of a turn whose prompt is written down already.
-    pub(super) fn after_prompt() -> Self {
-        Self { messages: 1, ..Self::default() }
+    /// Of a turn whose opening is written down already: a message, unless it does something else than to answer one.
+    pub(super) fn after_opening(task: Option<&TurnTask>) -> Self {
+        Self { messages: u64::from(task.is_none()), ..Self::default() }
     }
 
     /// Takes the next event.
     pub(super) fn push(&mut self, event: &EventBody) {
         match event {
-            EventBody::SessionPrompt { .. } | EventBody::ToolCallEnd { .. } => self.messages += 1,
+            EventBody::SessionPrompt { task, .. } => self.messages += u64::from(task.is_none()),
+            EventBody::ToolCallEnd { .. } => self.messages += 1,
             EventBody::SessionSteer { .. } => {
                 self.messages += 1;
                 self.steers += 1;
@@ -39,7 +40,12 @@ impl Tally {
             EventBody::ToolCallStart { .. } => {
                 self.messages += u64::from(std::mem::take(&mut self.silent_reply));
             }
-            EventBody::TurnComplete { usage, .. } => self.usage = self.usage.plus(usage.unwrap_or_default()),
+            EventBody::TurnComplete { usage, .. } | EventBody::CompactionFailed { usage, .. } => {
+                self.usage = self.usage.plus(usage.unwrap_or_default());
+            }
+            EventBody::CompactionComplete { compaction, .. } => {
+                self.usage = self.usage.plus(compaction.usage.unwrap_or_default());
+            }
             EventBody::SessionCreated { .. }
             | EventBody::SessionCompleted { .. }
             | EventBody::SessionError { .. }
@@ -60,6 +66,7 @@ impl Tally {
             | EventBody::StreamDelta { .. }
             | EventBody::StreamReasoning { .. }
             | EventBody::StreamRetry { .. }
+            | EventBody::CompactionStart { .. }
             | EventBody::CompactionPrune { .. }
             | EventBody::ToolCallError { .. }
             | EventBody::ToolCallOutput { .. }
@@ -107,6 +114,7 @@ mod tests {
             prompt: "p".into(),
             parts: None,
             turn: None,
+            task: None,
             version: None,
         };
         #[rustfmt::skip]

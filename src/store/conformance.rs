@@ -85,6 +85,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
             session_id: session_id(session),
             status,
             prompt: "q".into(),
+            task: Some(crate::protocol::TurnTask::Compact { focus: Some("f".into()) }),
             created_at: 1,
             started_at: Some(2),
             ended_at: None,

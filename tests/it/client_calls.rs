@@ -202,7 +202,7 @@ async fn a_call_that_is_taken_back_while_it_waits_never_runs() {
     let (told, ()) = tokio::join!(within(app.call(&caller, &id, errand)), async {
         // It waits behind the turn that is on.
         let waits = |turn: &TurnRecord| turn.status == TurnStatus::Queued;
-        while !app.turns(&caller, &id, (None, 10)).await.unwrap().items.iter().any(waits) {
+        while !app.turns(&caller, &id, (None, 10), false).await.unwrap().items.iter().any(waits) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         cancel.cancel();
@@ -210,7 +210,7 @@ async fn a_call_that_is_taken_back_while_it_waits_never_runs() {
     assert_eq!(told.unwrap_err().code(), ErrorCode::Conflict);
     let over = within(app.wait_turn(&caller, &id, &talking.turn_id)).await.unwrap();
     assert_eq!(over.result.map(|text| text.trim().len()), Some(39));
-    for one in app.turns(&caller, &id, (None, 10)).await.unwrap().items {
+    for one in app.turns(&caller, &id, (None, 10), false).await.unwrap().items {
         let over = within(app.wait_turn(&caller, &id, &one.turn_id)).await.unwrap();
         let its_own = one.turn_id == talking.turn_id;
         assert_eq!(over.status, if its_own { TurnStatus::Completed } else { TurnStatus::Aborted }, "{over:?}");
@@ -241,7 +241,7 @@ async fn what_a_user_says_during_a_call_is_for_the_model_and_before_the_calls_be
         let opened = async {
             // The second call has asked for a turn of its own.
             let waits = |turn: &&TurnRecord| turn.status == TurnStatus::Queued;
-            while app.turns(&caller, &id, (None, 10)).await.unwrap().items.iter().filter(waits).count() < 2 {
+            while app.turns(&caller, &id, (None, 10), false).await.unwrap().items.iter().filter(waits).count() < 2 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             std::fs::write(directory.path().join("go"), "").unwrap();

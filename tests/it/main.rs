@@ -14,6 +14,7 @@ mod attack;
 mod changes;
 mod client_calls;
 mod commands;
+mod compaction;
 mod controls;
 mod crash;
 mod damage;

@@ -71,7 +71,7 @@ async fn a_token_for_one_session_opens_that_and_nothing_else() {
     let agent = With(&serving, token);
     let opens = |method: &str, path: &str| {
         let reads = ["", "/events", "/history", "/turns", "/turns/{turnId}", "/diff", "/agent", "/mcp"];
-        let works = ["/prompt", "/abort", "/interrupt", "/pause", "/resume", "/undo", "/redo"];
+        let works = ["/prompt", "/compact", "/abort", "/interrupt", "/pause", "/resume", "/undo", "/redo"];
         let within = path.strip_prefix("/sessions/{sessionId}");
         let known = if method == "get" { &reads[..] } else { &works[..] };
         path == "/mcp"

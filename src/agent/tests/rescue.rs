@@ -133,13 +133,15 @@ async fn room_is_made_once_and_then_the_failure_has_its_kind() {
     let outcome = run_turn(long_input(&never, &log), CancellationToken::new()).await;
     let Ended::Failed(error) = &outcome.ended else { panic!("{:?}", outcome.ended) };
     assert_eq!(error.details, Some(json!({ "kind": "context_overflow" })));
-    let asked: Vec<usize> = never.asked.lock().iter().map(chars).collect();
+    let asked: Vec<usize> = turns_own(&never).iter().map(chars).collect();
     assert!(asked.len() == 2 && asked[1] < asked[0] / 4, "{asked:?}");
     assert_eq!((prunes(&log), retries(&log)), (1, vec![(2, None)]));
     let words = log.words();
     let at = |word: &str| words.iter().position(|w| w == word).unwrap();
     assert!(
-        at("stream.start") < at("compaction.prune") && at("compaction.prune") + 1 == at("stream.retry"),
+        at("stream.start") < at("compaction.start")
+            && at("compaction.start") < at("compaction.prune")
+            && at("compaction.prune") + 1 == at("stream.retry"),
         "{words:?}"
     );
     // In the next turn too it ends: there is nothing more that could go.
@@ -149,12 +151,14 @@ async fn room_is_made_once_and_then_the_failure_has_its_kind() {
     let turn = TurnInput { messages, ..input(Arc::clone(&never), &log) };
     let outcome = run_turn(turn, CancellationToken::new()).await;
     assert!(matches!(outcome.ended, Ended::Failed(_)));
-    assert!(never.asked.lock().len() <= 4, "no turn asks more than twice");
+    assert!(turns_own(&never).len() <= 4, "no turn asks more than twice");
+    assert!(never.asked.lock().len() <= 4 + 2 * 4, "and for a summary only so often");
     // It fits then.
     let log = Arc::new(Log::default());
-    let once = Script::new([vec![Err(overflow())], vec![says("fits"), DONE]]);
+    let once = Script::new([vec![Err(overflow())], vec![says("## Goal\nall"), DONE], vec![says("fits"), DONE]]);
     let outcome = run_turn(long_input(&once, &log), CancellationToken::new()).await;
     assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, "fits"));
+    assert_eq!((compactions(&log), prunes(&log), retries(&log)), (1, 0, vec![(2, None)]));
     assert!(
         outcome
             .messages
@@ -170,7 +174,7 @@ async fn another_with_more_room_is_asked_behind_that() {
     let turn = TurnInput { fallbacks: vec![named("b/large", &large)], ..long_input(&small, &log) };
     let outcome = run_turn(turn, CancellationToken::new()).await;
     assert_eq!(outcome.ended, Ended::Completed);
-    assert_eq!((small.asked.lock().len(), large.asked.lock().len(), prunes(&log)), (2, 1, 1));
+    assert_eq!((turns_own(&small).len(), large.asked.lock().len(), prunes(&log)), (2, 1, 1));
     assert_eq!(retries(&log), [(2, None), (3, Some("b/large".into()))]);
     // Where nothing can go it is the next thing that is done.
     let log = Arc::new(Log::default());
@@ -210,13 +214,22 @@ async fn a_window_that_is_full_without_a_word_is_an_overflow() {
     ];
     for (first, window, requests) in table {
         let log = Arc::new(Log::default());
-        let script = Script::new([first, vec![says("fits"), DONE]]);
+        let script = Script::new([first, vec![says("sum"), DONE], vec![says("fits"), DONE]]);
         let model = Arc::new(Window(Arc::clone(&script), window));
         let outcome = run_turn(TurnInput { model, ..long_input(&script, &log) }, CancellationToken::new()).await;
-        assert_eq!((script.asked.lock().len(), prunes(&log)), (requests, requests - 1));
+        assert_eq!((turns_own(&script).len(), compactions(&log)), (requests, requests - 1));
         assert_consistent(&log);
         assert_eq!(outcome.final_text == "fits", requests == 2);
     }
+}
+
+/// The requests of the turn itself, and not those for a summary.
+fn turns_own(script: &Script) -> Vec<ModelRequest> {
+    script.asked.lock().iter().filter(|request| request.system == "be good").cloned().collect()
+}
+
+fn compactions(log: &Log) -> usize {
+    log.find(|e| matches!(e, EventBody::CompactionComplete { .. }).then_some(())).len()
 }
 
 fn chars(request: &ModelRequest) -> usize {

@@ -11,9 +11,9 @@ use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
 use crate::base::limit;
 use crate::protocol::whole;
 use crate::protocol::{
-    AgentList, ApiError, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork, GrantId, GrantView,
-    Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnId, TurnRecord, Undo,
-    Undone,
+    AgentList, ApiError, Compact, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork, GrantId,
+    GrantView, Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnId, TurnRecord,
+    Undo, Undone,
 };
 
 /// Whether a session is named.
@@ -53,6 +53,7 @@ pub const KINDS: &[Kind] = &[
     kind("delete_session", Names::Must, body::<Nothing>, answer::<Deleted>),
     kind("prompt", Names::Must, body::<Prompt>, answer::<Accepted>),
     kind("steer", Names::Must, steer, answer::<Accepted>),
+    kind("compact", Names::Must, body::<Compact>, answer::<Accepted>),
     kind("configure", Names::Must, configure, answer::<SessionView>),
     kind("abort", Names::Must, body::<Control>, answer::<Aborted>),
     kind("interrupt", Names::Must, body::<Control>, answer::<Interrupted>),

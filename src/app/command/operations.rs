@@ -59,6 +59,10 @@ impl App {
                 let accepted = self.prompt_with(&caller, &named?, (body, Some(receipt))).await?;
                 Performed::of(&accepted, Some(accepted.version))
             }
+            Operation::Compact(body) => {
+                let accepted = self.compact_with(&caller, &named?, (body, Some(receipt))).await?;
+                Performed::of(&accepted, Some(accepted.version))
+            }
             Operation::Configure(changes, if_version) => {
                 let view = self.configure_with((&caller, &named?), (changes, if_version), Some(receipt)).await?;
                 Performed::of(&view, Some(view.version))
@@ -141,7 +145,7 @@ impl App {
             }
             Operation::GetTurn(turn) => Performed::of(&self.turn(caller, &named?, &turn).await?, None),
             Operation::ListTurns(cursor, limit) => {
-                Performed::of(&self.turns(caller, &named?, (cursor.as_deref(), limit)).await?, None)
+                Performed::of(&self.turns(caller, &named?, (cursor.as_deref(), limit), false).await?, None)
             }
             Operation::ListSessions(cursor, limit) => {
                 Performed::of(&self.sessions(caller, cursor.as_deref(), limit).await?, None)
@@ -157,6 +161,7 @@ impl App {
             | Operation::DeleteSession(_)
             | Operation::Prompt(_)
             | Operation::Steer(_)
+            | Operation::Compact(_)
             | Operation::Configure(..)
             | Operation::Abort(_)
             | Operation::Interrupt(_)

@@ -15,8 +15,8 @@ use crate::app::{Begin, parse_json};
 use crate::base::limit;
 use crate::protocol::whole::Whole;
 use crate::protocol::{
-    ApiError, Configure, Control, CreateSession, ExplainCall, Feedback, Fork, GrantId, Prompt, PromptMode, SessionId,
-    TurnId, Undo,
+    ApiError, Compact, Configure, Control, CreateSession, ExplainCall, Feedback, Fork, GrantId, Prompt, PromptMode,
+    SessionId, TurnId, Undo,
 };
 use crate::store::Fingerprint;
 
@@ -37,6 +37,8 @@ pub enum Operation {
     Prompt(Prompt),
     /// `steer`: a prompt of that mode.
     Steer(Prompt),
+    /// `compact`.
+    Compact(Compact),
     /// `abort`.
     Abort(Control),
     /// `configure`, when the session has this version.
@@ -184,6 +186,7 @@ impl Operation {
             Self::Prompt(Prompt { mode: PromptMode::Steer, .. }) => ("prompt", Class::Control),
             Self::Prompt(_) => ("prompt", Class::Change),
             Self::Steer(_) => ("steer", Class::Control),
+            Self::Compact(_) => ("compact", Class::Change),
             Self::Abort(_) => ("abort", Class::Control),
             Self::Configure(..) => ("configure", Class::Change),
             Self::Interrupt(_) => ("interrupt", Class::Control),
@@ -210,7 +213,15 @@ impl Operation {
 
     /// Whether its outcome goes into the commit of its effect.
     pub(super) fn rides(&self) -> bool {
-        matches!(self, Self::CreateSession(_) | Self::Fork(_) | Self::Prompt(_) | Self::Steer(_) | Self::Configure(..))
+        matches!(
+            self,
+            Self::CreateSession(_)
+                | Self::Fork(_)
+                | Self::Prompt(_)
+                | Self::Steer(_)
+                | Self::Compact(_)
+                | Self::Configure(..)
+        )
     }
 
     /// Of a type, with the fields that are its own.
@@ -220,6 +231,7 @@ impl Operation {
             "delete_session" => nothing(body, whole, Self::DeleteSession(None))?,
             "prompt" => Self::Prompt(parse_json(body, whole)?),
             "steer" => Self::Steer(steering(body, whole)?),
+            "compact" => Self::Compact(parse_json(body, whole)?),
             "abort" => Self::Abort(parse_json(body, whole)?),
             "configure" => {
                 let changes = parse_json(body, whole)?;
@@ -370,6 +382,7 @@ impl Command {
         match &mut self.operation {
             Operation::Prompt(Prompt { if_version, .. })
             | Operation::Steer(Prompt { if_version, .. })
+            | Operation::Compact(Compact { if_version, .. })
             | Operation::Abort(Control { if_version, .. })
             | Operation::Interrupt(Control { if_version, .. })
             | Operation::Pause(Control { if_version, .. })

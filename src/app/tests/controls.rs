@@ -518,7 +518,7 @@ async fn a_fork_of_a_paused_session_is_at_rest_and_the_session_stays_paused() {
     let fork = house.app.fork(&anyone(), &id, Fork::default()).await.unwrap();
     // There the turn has ended, and so has what waited: it goes on with what it is told itself.
     assert_eq!((fork.turn.as_ref(), fork.queued, fork.status), (None, 0, SessionStatus::Aborted));
-    let turns = house.app.turns(&anyone(), &fork.session_id, (None, 9)).await.unwrap().items;
+    let turns = house.app.turns(&anyone(), &fork.session_id, (None, 9), false).await.unwrap().items;
     let ends: Vec<_> = turns.iter().map(|turn| (turn.turn_id.clone(), turn.status)).collect();
     let aborted = |turn: &Accepted| (turn.turn_id.clone(), TurnStatus::Aborted);
     assert!(ends.contains(&aborted(&first)) && ends.contains(&aborted(&queued)), "{ends:?}");

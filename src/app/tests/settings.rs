@@ -139,19 +139,19 @@ async fn turns_are_listed_newest_first_and_as_they_are_now() {
     house.prompts(&id, "three", PromptMode::Queue).await.unwrap();
     until(&mut reader, "permission.request").await;
     house.prompts(&id, "four", PromptMode::Queue).await.unwrap();
-    let page = house.app.turns(&anyone(), &id, (None, 3)).await.unwrap();
+    let page = house.app.turns(&anyone(), &id, (None, 3), false).await.unwrap();
     let seen: Vec<_> = page.items.iter().map(|turn| (turn.prompt.as_str(), turn.status, turn.rounds)).collect();
     let want = [("four", TurnStatus::Queued, 0), ("three", TurnStatus::Waiting, 1), ("two", TurnStatus::Completed, 1)];
     assert_eq!(seen, want);
     assert_eq!(page.next_cursor.as_deref(), Some(page.items[2].turn_id.as_str()));
-    let page = house.app.turns(&anyone(), &id, (page.next_cursor.as_deref(), 3)).await.unwrap();
+    let page = house.app.turns(&anyone(), &id, (page.next_cursor.as_deref(), 3), false).await.unwrap();
     assert_eq!((page.items.len(), page.items[0].prompt.as_str(), page.next_cursor), (1, "one", None));
     for cursor in ["turn_none", "no id at all"] {
-        let refused = house.app.turns(&anyone(), &id, (Some(cursor), 3)).await.unwrap_err();
+        let refused = house.app.turns(&anyone(), &id, (Some(cursor), 3), false).await.unwrap_err();
         assert_eq!(refused.0.details.unwrap()["field"], "cursor", "{cursor}");
     }
     let stranger = Caller { client: Some("c".parse().unwrap()), ..Caller::default() };
-    assert_eq!(house.app.turns(&stranger, &id, (None, 3)).await.unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(house.app.turns(&stranger, &id, (None, 3), false).await.unwrap_err().code(), ErrorCode::NotFound);
     house.app.delete_session(&anyone(), &id).await.unwrap();
 }
 

@@ -208,6 +208,14 @@ impl Teller {
                 let words = format!("The call of {tool_name} came {call_count} times in a row and was not run again.");
                 self.notice(NoticeLevel::Warning, &words, None);
             }
+            EventBody::CompactionComplete { .. } => {
+                let words = "The conversation was summed up: the model is shown the summary and the newest messages.";
+                self.notice(NoticeLevel::Info, words, None);
+            }
+            EventBody::CompactionFailed { error, .. } => {
+                let words = format!("The conversation could not be summed up: {}", error.message);
+                self.notice(NoticeLevel::Warning, &words, None);
+            }
             EventBody::CompactionPrune { .. } => {
                 let words =
                     "The conversation did not fit into the model's window: old outputs are no longer shown to it.";

@@ -240,7 +240,7 @@ async fn wait(peer: &Arc<Peer>, called: Called<'_>, lane: &Lane) -> Result<Value
         (Some(turn), _) => turn,
         (None, Some(turn)) => turn.turn_id,
         (None, None) => {
-            let last = peer.app.turns(&peer.caller, &session_id, (None, 1)).await?.items.pop();
+            let last = peer.app.turns(&peer.caller, &session_id, (None, 10), false).await?.items.into_iter().next();
             last.ok_or_else(|| ApiError::invalid("turnId", "a session that was prompted"))?.turn_id
         }
     };

@@ -10,7 +10,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use super::{changes, mcp, session_tokens};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
-    AgentList, AgentState, AskMcp, Control, CountTokens, CreateSession, Deleted, DiffView, Event, ExplainCall,
+    AgentList, AgentState, AskMcp, Compact, Control, CountTokens, CreateSession, Deleted, DiffView, Event, ExplainCall,
     Feedback, Fork, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView, ModelList, NewSessionToken, Page,
     PermissionExplanation, Prompt, Proof, SessionTokenList, SessionView, TokenCount, ToolList, TrustProject,
     TurnRecord, Undo, Undone,
@@ -107,6 +107,16 @@ fn controls() -> Vec<Row> {
     .answers_with(200, "", "text/event-stream", |_| reference("Event"))
     .gives::<Accepted>(202, "It was accepted.")
     .versioned();
+    let compact = operation(
+        "sessions.compact",
+        "Sums the conversation up in a hidden turn: from then on the model is shown the summary. All of it stays in the history.",
+    )
+    .more("It waits behind the turns before it. The model keeps its old view where that fails.")
+    .takes(flag("wait", "Answer when it is done, with the record of its turn: `result` is the summary."))
+    .body::<Compact>()
+    .gives::<TurnRecord>(200, "With `wait`: the turn that has ended.")
+    .gives::<Accepted>(202, "It was accepted.")
+    .versioned();
     let control = |id, summary| operation(id, summary).body::<Control>();
     let abort = control("sessions.abort", "Aborts the turn that runs or is paused, at once: model, tools, questions.")
         .gives::<Aborted>(200, "It was aborted.")
@@ -128,6 +138,7 @@ fn controls() -> Vec<Row> {
         .versioned();
     vec![
         row(POST, "/sessions/{sessionId}/prompt", super::prompt, prompt),
+        row(POST, "/sessions/{sessionId}/compact", super::compact, compact),
         row(POST, "/sessions/{sessionId}/abort", super::abort, abort),
         row(POST, "/sessions/{sessionId}/interrupt", super::interrupt, interrupt),
         row(POST, "/sessions/{sessionId}/pause", super::pause, pause),
@@ -170,6 +181,7 @@ fn looks() -> Vec<Row> {
     let turns = operation("sessions.turns", "The records of a session's turns, the newest first.")
         .takes(cursor("TurnId"))
         .takes(limit())
+        .takes(flag("hidden", "With those that answer no prompt, such as compaction."))
         .gives::<Page<TurnRecord>>(200, "A page of turns.");
     let turn = operation("sessions.turn", "A turn's record.").gives::<TurnRecord>(200, "The turn.");
     vec![

@@ -12,7 +12,7 @@ use super::{Accepted, Actor, Running, Waiting as Waiters, Work};
 use crate::agent::Progress;
 use crate::base::clock;
 use crate::model::ERRANDS_MODEL_ID;
-use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId, TurnSettings};
+use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId};
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
 use crate::session::runner::{self, Helm, Job, TurnSink};
@@ -52,10 +52,7 @@ impl Beginning {
         let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
         turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
-        events.push((
-            Some(turn.record.turn_id.clone()),
-            prompt_event(&row, (&content, turn.only.as_ref()), version_step > 0),
-        ));
+        events.push((Some(turn.record.turn_id.clone()), prompt_event(&row, (&content, &turn), version_step > 0)));
         Self { turn, row, content, came, kept, phase, events, before }
     }
 
@@ -101,7 +98,7 @@ impl Actor {
         let turn_id = turn.record.turn_id.clone();
         let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
         let running = Running {
-            sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone()),
+            sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone(), turn.record.task.as_ref()),
             row: turn,
             phase,
             carries: false,
@@ -143,6 +140,7 @@ impl Actor {
             turn,
             settings,
             prompt,
+            task: running.row.record.task.clone(),
             output_schema: running.row.only.as_ref().and_then(|only| only.output_schema.clone()).map(Arc::new),
             progress,
             conversation: self.conversation.take(),
@@ -197,18 +195,14 @@ impl Actor {
 }
 
 /// The first event of a turn.
-fn prompt_event(
-    row: &SessionRow,
-    (content, only): (&PromptContent, Option<&TurnSettings>),
-    is_change: bool,
-) -> EventBody {
+fn prompt_event(row: &SessionRow, (content, of): (&PromptContent, &TurnRow), is_change: bool) -> EventBody {
     let parts = match content {
         PromptContent::Text(_) => None,
         PromptContent::Parts(parts) => Some(parts.clone()),
     };
     let version = is_change.then_some(row.version);
-    let turn = only.cloned().map(Box::new);
-    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, turn, version }
+    let (turn, task) = (of.only.clone().map(Box::new), of.record.task.clone());
+    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, turn, task, version }
 }
 
 /// Changes the settings with a prompt; the event says so to all who read.

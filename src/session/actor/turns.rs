@@ -17,7 +17,7 @@ use crate::agent::Ended;
 use crate::base::{clock, limit};
 use crate::protocol::{
     ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode,
-    SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop,
+    SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, TurnTask,
 };
 use crate::session::journal::Entry;
 use crate::session::manager::Counted;
@@ -44,7 +44,10 @@ impl Actor {
         let version = self.row.version;
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
         let mode = match (&self.running, prompt.mode) {
-            (Some(Running { carries: true, .. }), PromptMode::Steer) => PromptMode::Queue,
+            // Nobody is there who would hear it.
+            (Some(running), PromptMode::Steer) if running.carries || running.row.record.task.is_some() => {
+                PromptMode::Queue
+            }
             (_, mode) => mode,
         };
         match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), mode) {
@@ -54,7 +57,7 @@ impl Actor {
                 let turn_id = TurnId::generate();
                 let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
                 let rows = prompt.receipt_rows(&accepted)?;
-                let mut row = self.new_turn(prompt.content, (prompt.configure, prompt.only));
+                let mut row = self.new_turn(prompt.content, (prompt.configure, prompt.only), prompt.task);
                 row.record.turn_id = accepted.turn_id;
                 self.begin(row, (1, rows)).await.map_err(|e| store_failure(&e))
             }
@@ -151,7 +154,7 @@ impl Actor {
         let row = self.changed();
         let accepted = Accepted { turn_id: TurnId::generate(), status: TurnStatus::Queued, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
-        let mut turn = self.new_turn(prompt.content, (prompt.configure, prompt.only));
+        let mut turn = self.new_turn(prompt.content, (prompt.configure, prompt.only), prompt.task);
         turn.record.turn_id = accepted.turn_id.clone();
         turn.came = Came::of(&self.origin);
         let turn_id = accepted.turn_id.clone();
@@ -179,9 +182,12 @@ impl Actor {
         &self,
         content: PromptContent,
         (configure, only): (Option<Configure>, Option<TurnSettings>),
+        task: Option<TurnTask>,
     ) -> TurnRow {
         let only = only.filter(|only| *only != TurnSettings::default());
-        TurnRow { only, ..queued_turn(&self.row.id, Waiting::Here(content), configure) }
+        let mut turn = TurnRow { only, ..queued_turn(&self.row.id, Waiting::Here(content), configure) };
+        turn.record.task = task;
+        turn
     }
 
     /// Takes a turn's task's last word.
@@ -399,6 +405,7 @@ pub(in crate::session) fn queued_turn(session: &SessionId, said: Waiting, config
         session_id: session.clone(),
         status: TurnStatus::Queued,
         prompt: said.shown(),
+        task: None,
         created_at: clock::now_ms(),
         started_at: None,
         ended_at: None,

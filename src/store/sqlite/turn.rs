@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    Configure, Cost, ErrorBody, Held, SessionId, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, Usage,
+    Configure, Cost, ErrorBody, Held, SessionId, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, TurnTask,
+    Usage,
 };
 use crate::store::{Came, Steers, TurnRow, Waiting};
 
@@ -42,6 +43,8 @@ pub(super) struct TurnBody {
     last_seq: Option<u64>,
     #[serde(rename = "t", default, skip_serializing_if = "String::is_empty")]
     text: String,
+    #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
+    task: Option<TurnTask>,
     #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
     stop_reason: Option<TurnStop>,
     #[serde(rename = "h", default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +114,7 @@ impl TurnBody {
             first_seq: record.first_seq,
             last_seq: record.last_seq,
             text: record.prompt,
+            task: record.task,
             stop_reason: record.stop_reason,
             held: turn.held.clone(),
             aborted: turn.aborted.clone(),
@@ -125,6 +129,7 @@ impl TurnBody {
             session_id,
             status: self.status,
             prompt: self.text,
+            task: self.task,
             created_at: self.created_at,
             started_at: self.started_at,
             ended_at: self.ended_at,

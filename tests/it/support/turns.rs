@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use simse::agent::{CallEnvironment, Gate, GateQuestion, Progress, Sink, SinkError, Steering, TurnInput};
+use simse::agent::{CallEnvironment, Compacting, Gate, GateQuestion, Progress, Sink, SinkError, Steering, TurnInput};
 use simse::base::BoxFuture;
 use simse::base::workspace::Workspace;
 use simse::hook::NoHooks;
@@ -112,6 +112,8 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         iterations_max: 100,
         fallbacks: Vec::new(),
         output_schema: None,
+        task: None,
+        compacting: Compacting::default(),
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),

@@ -1,0 +1,247 @@
+//! A conversation is summed up: when, from what, what the model goes on with, and what is left when it fails.
+
+use super::*;
+use crate::model::ModelFacts;
+use crate::protocol::{Compaction, CompactionTrigger, TurnTask};
+
+/// A window of so many tokens.
+struct Window(Arc<Script>, u64);
+
+impl Model for Window {
+    fn id(&self) -> &str {
+        "test/window"
+    }
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { context_tokens: Some(self.1), ..ModelFacts::default() }
+    }
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        self.0.stream(request, cancel)
+    }
+}
+
+/// Four turns of about 500 tokens each, and a new prompt.
+fn long() -> Vec<Message> {
+    let mut messages = Vec::new();
+    for turn in 0..4 {
+        messages.push(Message::User(text(&format!("{turn} {}", "u".repeat(400)))));
+        messages.push(Message::assistant("", vec![call(&turn.to_string(), "echo", json!({ "text": "e" }))]));
+        messages.push(Message::ToolResult {
+            call_id: turn.to_string(),
+            name: "echo".into(),
+            output: "o".repeat(1_200),
+            is_error: false,
+            parts: Vec::new(),
+        });
+        messages.push(Message::assistant("a".repeat(400), vec![]));
+    }
+    messages.push(Message::User(text("now")));
+    messages
+}
+
+/// A turn with that window, whose replies are these.
+fn turn(script: &Arc<Script>, log: &Arc<Log>, window: u64) -> TurnInput {
+    let model = Arc::new(Window(Arc::clone(script), window));
+    let compacting = Compacting { percent: 85, model: None };
+    TurnInput { model, compacting, messages: long().into(), ..input(Arc::clone(script), log) }
+}
+
+fn made(log: &Log) -> Vec<Compaction> {
+    log.find(|e| match e {
+        EventBody::CompactionComplete { compaction, .. } => Some((**compaction).clone()),
+        _ => None,
+    })
+}
+
+fn failed(log: &Log) -> Vec<String> {
+    log.find(|e| if let EventBody::CompactionFailed { error, .. } = e { Some(error.message.clone()) } else { None })
+}
+
+fn last_text(request: &ModelRequest) -> String {
+    match request.messages.last() {
+        Some(Message::User(parts)) => PromptContent::Parts(parts.clone()).text(),
+        other => panic!("{other:?}"),
+    }
+}
+
+use crate::protocol::PromptContent;
+
+#[tokio::test]
+async fn it_is_summed_up_before_it_fills_the_window_and_never_while_there_is_room() {
+    for (window, sums_up) in [(2_500, true), (400_000, false)] {
+        let log = Arc::new(Log::default());
+        let script = Script::new([vec![says(" ## Goal\nall \n"), tokens(7), DONE], vec![says("ok"), DONE]]);
+        let outcome = run_turn(turn(&script, &log, window), CancellationToken::new()).await;
+        assert_eq!(outcome.ended, Ended::Completed);
+        let asked = script.asked.lock();
+        if !sums_up {
+            assert_eq!((asked.len(), made(&log).len()), (1, 0));
+            continue;
+        }
+        // What was sent before is sent once more as it was, with the task behind it.
+        assert_eq!(asked[0].messages[..long().len()], long());
+        assert!(last_text(&asked[0]).contains("## Open questions"), "{}", last_text(&asked[0]));
+        assert_eq!((&asked[0].tools.len(), &asked[0].system), (&asked[1].tools.len(), &asked[1].system));
+        // Then the summary, what the user said, and the newest messages; a call stays with its result.
+        let made = &made(&log)[0];
+        assert_eq!((made.summary.as_str(), made.trigger), ("## Goal\nall", CompactionTrigger::Threshold));
+        assert!(made.tokens_after < made.tokens_before, "{made:?}");
+        let kept = usize::try_from(made.kept).unwrap();
+        let all = long();
+        let newest = &all[all.len() - kept..];
+        assert!(kept > 1 && !matches!(newest[0], Message::ToolResult { .. }));
+        let told = &asked[1].messages;
+        assert_eq!(told[told.len() - kept..], *newest);
+        let Message::User(parts) = &told[0] else { panic!() };
+        assert_eq!(parts[0], Part::Text { text: "[Conversation summary]\n## Goal\nall".into() });
+        assert!(told[1..told.len() - kept].iter().all(|message| all.contains(message)));
+        assert_eq!(outcome.messages[..told.len()], **told);
+        assert_eq!(outcome.final_text, "ok");
+        assert_eq!(outcome.progress.usage.input_tokens, 7, "the summary is paid for");
+        assert_eq!(log.words()[..3], ["loop.start", "compaction.start", "compaction.complete"]);
+        assert_consistent(&log);
+    }
+}
+
+#[tokio::test]
+async fn what_fails_leaves_the_conversation_as_it_was_and_is_not_tried_in_circles() {
+    let log = Arc::new(Log::default());
+    let refused = || vec![Err(ModelError::Refused("not that".into()))];
+    let round = || vec![calls("x", "echo", json!({ "text": "e" })), TOOLS];
+    let script = Script::new([refused(), round(), round(), vec![says("ok"), DONE]]);
+    let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
+    assert_eq!((outcome.ended, failed(&log)), (Ended::Completed, vec!["not that".to_owned()]));
+    assert_eq!(script.asked.lock().len(), 4, "a summary once, and three rounds");
+    assert_eq!(script.asked.lock()[1].messages, long());
+    assert_eq!(outcome.messages[..long().len()], long());
+}
+
+#[tokio::test]
+async fn a_summary_that_is_too_long_itself_is_no_way_out_but_ends() {
+    let log = Arc::new(Log::default());
+    let endless = "s".repeat(20_000);
+    let script = Script::new([vec![says(&endless), DONE], vec![says("ok"), DONE]]);
+    let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
+    assert_eq!((outcome.ended, made(&log).len(), script.asked.lock().len()), (Ended::Completed, 1, 2));
+}
+
+#[tokio::test]
+async fn one_that_calls_tools_instead_is_given_a_transcript() {
+    let log = Arc::new(Log::default());
+    let script = Script::new([
+        vec![calls("x", "echo", json!({ "text": "e" })), TOOLS],
+        vec![says("sum"), DONE],
+        vec![says("ok"), DONE],
+    ]);
+    let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
+    assert_eq!(outcome.ended, Ended::Completed);
+    let asked = script.asked.lock();
+    assert!(asked[1].tools.is_empty() && asked[1].system.starts_with("You sum up"), "{:?}", asked[1].system);
+    let shown = last_text(&asked[1]);
+    assert!(shown.contains("[Tool Result: echo]") && shown.contains("## Next steps"), "{shown}");
+    assert!(!shown.contains("[User]\nnow"), "what stays is not summed up");
+    assert_eq!(made(&log)[0].summary, "sum");
+    assert!(!log.words().contains(&"tool.call.start".to_owned()), "nothing was run for it");
+}
+
+#[tokio::test]
+async fn another_model_sums_up_where_one_is_set_and_the_own_one_where_it_fails() {
+    for fails in [false, true] {
+        let log = Arc::new(Log::default());
+        let other = match fails {
+            true => Script::new([vec![Err(ModelError::Spent("no money".into()))]]),
+            false => Script::new([vec![says("theirs"), DONE]]),
+        };
+        let script = match fails {
+            true => Script::new([vec![says("own"), DONE], vec![says("ok"), DONE]]),
+            false => Script::new([vec![says("ok"), DONE]]),
+        };
+        let mut turn = turn(&script, &log, 2_500);
+        turn.compacting.model = Some(Arc::clone(&other) as Arc<dyn Model>);
+        run_turn(turn, CancellationToken::new()).await;
+        assert_eq!(made(&log)[0].summary, if fails { "own" } else { "theirs" });
+        assert!(other.asked.lock()[0].system.starts_with("You sum up"));
+    }
+}
+
+#[tokio::test]
+async fn hooks_may_change_the_summary() {
+    let log = Arc::new(Log::default());
+    let script = Script::new([vec![says("sum"), DONE], vec![says("ok"), DONE]]);
+    let mut turn = turn(&script, &log, 2_500);
+    turn.environment.hooks = Arc::new(Meddler);
+    run_turn(turn, CancellationToken::new()).await;
+    assert_ne!(made(&log)[0].summary, "sum");
+    assert!(made(&log)[0].summary.contains("sum"));
+}
+
+#[tokio::test]
+async fn a_turn_that_does_nothing_else() {
+    let compact = |focus: Option<&str>| Some(TurnTask::Compact { focus: focus.map(str::to_owned) });
+    let log = Arc::new(Log::default());
+    let script = Script::new([vec![says("sum"), DONE]]);
+    let messages = long()[..16].to_vec();
+    let input =
+        TurnInput { task: compact(Some("the tests")), messages: messages.into(), ..turn(&script, &log, 400_000) };
+    let outcome = run_turn(input, CancellationToken::new()).await;
+    assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, "sum"));
+    assert_eq!((outcome.messages.len(), outcome.progress.rounds), (1, 0), "all of it is summed up");
+    assert_eq!(log.words(), ["compaction.start", "compaction.complete"]);
+    assert!(last_text(&script.asked.lock()[0]).ends_with("keep above all: the tests"));
+    // There is nothing more: that is told, and no model asked.
+    let again = TurnInput { task: compact(None), messages: outcome.messages, ..turn(&script, &log, 400_000) };
+    let Ended::Failed(error) = run_turn(again, CancellationToken::new()).await.ended else { panic!() };
+    assert_eq!((error.details, script.asked.lock().len()), (Some(json!({ "kind": "not_compacted" })), 1));
+}
+
+/// Never answers.
+struct Silent;
+
+impl Model for Silent {
+    fn id(&self) -> &str {
+        "test/silent"
+    }
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { context_tokens: Some(2_500), ..ModelFacts::default() }
+    }
+    fn stream(&self, _: ModelRequest, _: CancellationToken) -> ModelStream {
+        Box::pin(futures_util::stream::pending())
+    }
+}
+
+/// Wants the turn to end once it is looked at.
+struct Interrupts;
+
+impl Steering for Interrupts {
+    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+    fn waits(&self) -> bool {
+        false
+    }
+    fn wish(&self) -> Wish {
+        Wish::Interrupt
+    }
+    fn called(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test]
+async fn it_stops_when_it_is_told_to() {
+    let task = Some(TurnTask::Compact { focus: None });
+    for aborts in [true, false] {
+        let log = Arc::new(Log::default());
+        let script = Script::new([vec![DONE]]);
+        let cancel = CancellationToken::new();
+        let mut input = TurnInput { task: task.clone(), model: Arc::new(Silent), ..turn(&script, &log, 2_500) };
+        if aborts {
+            let later = cancel.clone();
+            tokio::spawn(async move { later.cancel() });
+        } else {
+            input.steering = Arc::new(Interrupts);
+        }
+        let outcome = run_turn(input, cancel).await;
+        assert_eq!(outcome.ended, if aborts { Ended::Aborted } else { Ended::Interrupted });
+        assert_eq!((failed(&log).len(), outcome.messages), (1, long().into()));
+    }
+}
