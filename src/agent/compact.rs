@@ -205,6 +205,18 @@ impl Turn {
             }
         };
         self.usage = self.usage.plus(usage.unwrap_or_default());
+        self.go_on_with((trigger, summary, usage), cut, cancel).await?;
+        Ok(Compacted::Done)
+    }
+
+    /// Puts the summary into the place of what it sums up.
+    async fn go_on_with(
+        &mut self,
+        (trigger, summary, usage): (CompactionTrigger, String, Option<Usage>),
+        cut: Cut,
+        cancel: &CancellationToken,
+    ) -> Result<(), SinkError> {
+        let chars = self.input.messages.chars();
         let hooks = Arc::clone(&self.input.environment.hooks);
         let hooked = hooks.compacting(&self.input.messages, summary.clone()).await;
         let summary = tidied(&hooked).unwrap_or(summary);
@@ -227,13 +239,13 @@ impl Turn {
         made.tokens_after = conversation_tokens(&messages);
         self.final_text.clone_from(&made.summary);
         let summary_length = made.summary.encode_utf16().count() as u64;
-        sink.emit(EventBody::CompactionComplete { summary_length, compaction: Box::new(made.clone()) })?;
+        self.input.sink.emit(EventBody::CompactionComplete { summary_length, compaction: Box::new(made.clone()) })?;
         if let Some(agent) = &mut self.agent {
             agent.messages = heard_of(&made, (agent.messages, before));
         }
         self.begins = 0;
         self.input.messages = messages.into();
-        Ok(Compacted::Done)
+        Ok(())
     }
 
     fn not_compacted(
@@ -267,7 +279,7 @@ impl Turn {
         let other = self.input.compacting.model.as_ref().filter(|model| model.id() != self.input.model.id());
         let mut spent = None;
         if let Some(model) = other {
-            match self.from_transcript((model, focus, cut), stop).await? {
+            match self.transcript_summed_up((model, focus, cut), stop).await? {
                 Ok(summary) => return Ok(Ok(summary)),
                 Err((NoSummary::Stopped, usage)) => return Ok(Err((NoSummary::Stopped, usage))),
                 Err((NoSummary::Failed(error), usage)) => {
@@ -291,14 +303,14 @@ impl Turn {
             }
         }
         let model = Arc::clone(&self.input.model);
-        let summary = self.from_transcript((&model, focus, cut), stop).await?;
+        let summary = self.transcript_summed_up((&model, focus, cut), stop).await?;
         Ok(match summary {
             Ok(Summary { text, usage }) => Ok(Summary { text, usage: plus(spent, usage) }),
             Err((why, usage)) => Err((why, plus(spent, usage))),
         })
     }
 
-    async fn from_transcript(
+    async fn transcript_summed_up(
         &self,
         (model, focus, cut): (&Arc<dyn Model>, Option<&str>, &Cut),
         stop: &CancellationToken,

@@ -11,6 +11,7 @@ mod compact;
 mod delegate;
 mod fault;
 mod gate;
+mod originals;
 mod output;
 mod permit;
 mod reply;

@@ -29,6 +29,7 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls, plan_calls};
 use super::compact::Compacting;
 use super::fault::{Fault, NO_RESPONSE, endless, model_failure, no_response};
+use super::originals::give_back_originals;
 use super::output::Unfit;
 use super::reply::{Asking, Listener, Reply};
 use super::rescue::MadeRoom;
@@ -477,26 +478,6 @@ impl Turn {
             self.input.messages.push(Message::User(parts));
         }
         Ok(())
-    }
-}
-
-/// What hooks hand back has lost the words of its wire; a reply that they left as it was has them again.
-fn give_back_originals(before: &[Message], after: &mut [Message]) {
-    let mut known = before.iter().filter(|message| matches!(message, Message::Assistant { original: Some(_), .. }));
-    for message in after {
-        let Message::Assistant { text, calls, original: lost @ None } = message else { continue };
-        let same = |known: &&Message| match known {
-            Message::Assistant { text: known_text, calls: known_calls, .. } => {
-                text == known_text && calls == known_calls
-            }
-            Message::User(_) | Message::ToolResult { .. } => false,
-        };
-        // One that they changed or took out is passed over.
-        let mut ahead = known.clone();
-        if let Some(Message::Assistant { original, .. }) = ahead.find(same) {
-            lost.clone_from(original);
-            known = ahead;
-        }
     }
 }
 

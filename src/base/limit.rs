@@ -8,6 +8,14 @@ mod agents;
 
 pub use agents::*;
 
+mod compaction;
+
+pub use compaction::*;
+
+mod memory;
+
+pub use memory::*;
+
 /// Longest wait that can be set: a year, which every timer can run.
 pub const SET_MS_MAX: u64 = 365 * 86_400_000;
 /// Largest request body in bytes (contract.md, Doors).
@@ -20,26 +28,6 @@ pub const UNFINISHED_SMALL_BYTES: usize = 64 << 10;
 pub const PROMPT_BYTES_MAX: usize = 2_000_000;
 /// Rounds with the model in one turn (contract.md, Doors: `max-iterations`).
 pub const ITERATIONS_MAX: u32 = 200;
-/// Bytes of a summary that stands in the place of a conversation.
-pub const SUMMARY_BYTES_MAX: usize = 48 << 10;
-/// Tokens of a window that is not known: few current models have a smaller one.
-pub const CONTEXT_TOKENS_ASSUMED: u64 = 128_000;
-/// Hundredths of its window that a conversation fills when it is made shorter.
-pub const COMPACT_PERCENT: u32 = 85;
-/// Tokens of the newest messages that stay when it is.
-pub const COMPACT_KEPT_TOKENS: u64 = 20_000;
-/// Tokens of what the user said before those that stay word for word.
-pub const COMPACT_SAID_TOKENS: u64 = 8_000;
-/// Files that are shown again after it.
-pub const COMPACT_FILES_MAX: usize = 5;
-/// Bytes of each of them.
-pub const COMPACT_FILE_BYTES_MAX: usize = 16 << 10;
-/// Bytes of all of them.
-pub const COMPACT_FILES_BYTES_MAX: usize = 40 << 10;
-/// Paths of each kind that a summary lists.
-pub const COMPACT_PATHS_MAX: usize = 200;
-/// Characters of what a summary is to keep above all.
-pub const COMPACT_FOCUS_CHARS_MAX: usize = 4_000;
 /// How long a permission question waits for its answer.
 pub const PERMISSION_TIMEOUT_MS: u64 = 120_000;
 /// Longest that a tool or a hook can let a question wait.
@@ -464,24 +452,6 @@ pub const MCP_SCHEMA_BYTES_MAX: usize = 64 << 10;
 pub const MCP_STRUCTURED_BYTES_MAX: usize = 64 << 10;
 /// Last words of an MCP server on its error stream that go into an error, in bytes.
 pub const MCP_LAST_WORDS_BYTES_MAX: usize = 600;
-/// Longest text that is remembered, in bytes.
-pub const MEMORY_TEXT_BYTES_MAX: usize = 16 << 10;
-/// Longest metadata of a remembered text, in bytes of JSON.
-pub const MEMORY_METADATA_BYTES_MAX: usize = 4 << 10;
-/// Texts that are remembered for one project.
-pub const MEMORY_ENTRIES_MAX: usize = 100_000;
-/// Texts that one call may hand in.
-pub const MEMORY_BATCH_MAX: usize = 1_000;
-/// Longest question to memory, in bytes.
-pub const MEMORY_QUERY_BYTES_MAX: usize = 16 << 10;
-/// Words of a question that count.
-pub const MEMORY_QUERY_WORDS_MAX: usize = 64;
-/// Answers that one search of memory gives (typescript-api.md §7: 1–100).
-pub const MEMORY_RESULTS_MAX: usize = 100;
-/// Answers that one search of memory gives, when nobody says.
-pub const MEMORY_RESULTS: usize = 5;
-/// Similarity from which on an answer counts, when nobody says.
-pub const MEMORY_SIMILARITY: f64 = 0.3;
 /// Texts that are sent to an embedding model at once.
 pub const EMBEDDING_BATCH_MAX: usize = 64;
 /// Numbers of one vector.

@@ -49,21 +49,32 @@ fn again((attempt, delay_ms): (u32, u64), error: &str, model: Option<&str>) -> S
     }
 }
 
+/// How the conversation is made shorter.
+fn shortened(body: &EventBody) -> Option<String> {
+    match body {
+        EventBody::CompactionStart { .. } => Some("  (the conversation is summed up)".to_owned()),
+        EventBody::CompactionComplete { compaction, .. } => {
+            Some(format!("  (it was summed up; the newest {} messages stay)", compaction.kept))
+        }
+        EventBody::CompactionFailed { error, .. } => {
+            Some(format!("  ! the conversation could not be summed up: {}", short(&error.message, 400)))
+        }
+        EventBody::CompactionPrune { message_count, .. } => Some(format!(
+            "  ! the conversation did not fit; {message_count} messages of it are left, old outputs shortened"
+        )),
+        _ => None,
+    }
+}
+
 /// One event in words. None: there is nothing to say about it.
 fn told(body: &EventBody) -> Option<String> {
     Some(match body {
         EventBody::SessionPrompt { prompt, .. } => format!("  prompt: {}", short(prompt, 400)),
         EventBody::SessionSteer { prompt, .. } => format!("  added to the prompt: {}", short(prompt, 400)),
-        EventBody::CompactionStart { .. } => "  (the conversation is summed up)".to_owned(),
-        EventBody::CompactionComplete { compaction, .. } => {
-            format!("  (it was summed up; the newest {} messages stay)", compaction.kept)
-        }
-        EventBody::CompactionFailed { error, .. } => {
-            format!("  ! the conversation could not be summed up: {}", short(&error.message, 400))
-        }
-        EventBody::CompactionPrune { message_count, .. } => {
-            format!("  ! the conversation did not fit; {message_count} messages of it are left, old outputs shortened")
-        }
+        EventBody::CompactionStart { .. }
+        | EventBody::CompactionComplete { .. }
+        | EventBody::CompactionFailed { .. }
+        | EventBody::CompactionPrune { .. } => return shortened(body),
         EventBody::StreamRetry { attempt, delay_ms, error, model } => {
             again((*attempt, *delay_ms), error, model.as_deref())
         }

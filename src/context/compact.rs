@@ -246,5 +246,4 @@ pub fn tidied(summary: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "compact_tests.rs"]
 mod tests;

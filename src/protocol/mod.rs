@@ -9,6 +9,7 @@ mod client;
 mod command;
 mod compaction;
 mod display;
+mod encode;
 mod error;
 mod event;
 mod id;

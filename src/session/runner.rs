@@ -308,12 +308,11 @@ async fn run(mut job: Job) -> Finished {
         },
     };
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
-    let (meters, tracer) = (Arc::clone(&job.terms.meters), job.terms.tracer.clone());
-    let metered = |model| Metered::over(model, Arc::clone(&meters), tracer.clone());
+    let terms = Arc::clone(&job.terms);
+    let metered = |model| Metered::over(model, Arc::clone(&terms.meters), terms.tracer.clone());
     let model = metered(equipment.model);
-    let wants_title = job.settings.title.is_none() && job.task.is_none();
-    let small = equipment.models.small().filter(|_| wants_title).map(metered);
-    let summing = equipment.models.summing().map(metered);
+    let small = equipment.models.small().filter(|_| wants_title(&job)).map(metered);
+    let model_of_summaries = equipment.models.summing().map(metered);
     let recorder = recorder(&job);
     let (talk, carries) = (clients(&job, equipment.notices), model.only_carries());
     let Conversation { messages, agent } = match gathered(&mut job, carries).await {
@@ -357,18 +356,20 @@ async fn run(mut job: Job) -> Finished {
         fallbacks: equipment.fallbacks.into_iter().map(metered).collect(),
         output_schema: job.output_schema,
         task: job.task,
-        compacting: Compacting { percent: job.terms.limits.read().compact_percent, model: summing },
+        compacting: Compacting { percent: terms.limits.read().compact_percent, model: model_of_summaries },
     };
     let outcome = job.bench.run(input, job.cancel).await;
-    if let Some(recorder) = agent_works {
-        recorder.command_ended().await;
-    }
     *scope.recorder.lock() = None;
-    tell_changes(recorder.as_deref(), &sink).await;
+    tell_changes((recorder.as_deref(), agent_works.is_some()), &sink).await;
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));
     }
     finished(turn, outcome, carries)
+}
+
+/// Whether the session is to get a title from the turn.
+fn wants_title(job: &Job) -> bool {
+    job.settings.title.is_none() && job.task.is_none()
 }
 
 /// A turn whose loop has ended. Who only carries has seen nothing of the conversation.
@@ -386,11 +387,13 @@ fn finished(turn: TurnId, outcome: TurnOutcome, carries: bool) -> Finished {
     }
 }
 
-/// Tells what the turn did to files.
-async fn tell_changes(recorder: Option<&dyn ChangeRecorder>, sink: &TurnSink) {
-    if let Some(recorder) = recorder
-        && let Some(report) = recorder.report().await
-    {
+/// Tells what the turn did to files; `as_command`: all of it counts as one command, which is over.
+async fn tell_changes((recorder, as_command): (Option<&dyn ChangeRecorder>, bool), sink: &TurnSink) {
+    let Some(recorder) = recorder else { return };
+    if as_command {
+        recorder.command_ended().await;
+    }
+    if let Some(report) = recorder.report().await {
         // A sink that fails is noticed by the actor.
         let _ = sink.emit(EventBody::TurnChanges(report));
     }

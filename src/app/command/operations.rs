@@ -10,6 +10,7 @@ use super::{Command, Operation, Operations, Submitted, Task};
 use crate::app::{App, Caller};
 use crate::base::BoxFuture;
 use crate::protocol::{Access, AgentList, ApiError, ModelList, SessionId, ToolList};
+use crate::session::Accepted;
 
 /// What was done.
 #[derive(Debug)]
@@ -56,13 +57,9 @@ impl App {
             }
             Operation::DeleteSession(at) => Performed::of(&self.delete_session_at(&caller, &named?, at).await?, None),
             Operation::Prompt(body) | Operation::Steer(body) => {
-                let accepted = self.prompt_with(&caller, &named?, (body, Some(receipt))).await?;
-                Performed::of(&accepted, Some(accepted.version))
+                accepted(&self.prompt_with(&caller, &named?, (body, Some(receipt))).await?)
             }
-            Operation::Compact(body) => {
-                let accepted = self.compact_with(&caller, &named?, (body, Some(receipt))).await?;
-                Performed::of(&accepted, Some(accepted.version))
-            }
+            Operation::Compact(body) => accepted(&self.compact_with(&caller, &named?, (body, Some(receipt))).await?),
             Operation::Configure(changes, if_version) => {
                 let view = self.configure_with((&caller, &named?), (changes, if_version), Some(receipt)).await?;
                 Performed::of(&view, Some(view.version))
@@ -174,6 +171,11 @@ impl App {
             | Operation::RevokeGrant(_) => Err(ApiError::internal("a change came where only looking is done")),
         }
     }
+}
+
+/// A turn was made.
+fn accepted(accepted: &Accepted) -> Result<Performed, ApiError> {
+    Performed::of(accepted, Some(accepted.version))
 }
 
 impl Operations for App {
