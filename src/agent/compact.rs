@@ -33,6 +33,8 @@ const OVERHEAD_TOKENS: u64 = 40_000;
 const REPLY_TOKENS: u64 = 16_384;
 /// UTF-16 units that a token has at most, over a whole conversation.
 const UNITS_PER_TOKEN_MAX: u64 = 8;
+/// Tokens that a UTF-16 unit has at most.
+const TOKENS_PER_UNIT_MAX: u64 = 3;
 /// How often a transcript is made shorter that does not fit.
 const SHORTER_MAX: u32 = 3;
 /// UTF-16 units of a transcript that are reckoned as one token: fewer than in plain text, as it is to fit.
@@ -136,11 +138,15 @@ impl Turn {
     fn tokens_of(&self, units: u64, messages: &Messages) -> u64 {
         match messages.measured() {
             Some((then, counted)) if then > 0 && counted > 0 => {
-                // Some leave out what they had kept from the request before.
-                let counted = counted.max(then / UNITS_PER_TOKEN_MAX);
+                // Some leave out what they had kept from the request before, and what any of them says is not ours to trust.
+                let most = then.saturating_mul(TOKENS_PER_UNIT_MAX).saturating_add(OVERHEAD_TOKENS);
+                let counted = counted.clamp(then / UNITS_PER_TOKEN_MAX, most);
                 // As dense as what was counted, which has the system text and the tools in it too.
-                let per_token = (then / counted).clamp(2, 6);
-                if units >= then { counted + (units - then).div_ceil(per_token) } else { counted * units / then }
+                let per_token = (then / counted.max(1)).clamp(2, 6);
+                match units.checked_sub(then) {
+                    Some(more) => counted.saturating_add(more.div_ceil(per_token)),
+                    None => counted.saturating_mul(units) / then,
+                }
             }
             Some(_) | None => {
                 let tools = self.input.environment.registry.definitions();

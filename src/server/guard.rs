@@ -252,7 +252,10 @@ fn reaches(method: &Method, path: &str, session: &SessionId) -> bool {
             matches!(within, "" | "/events" | "/history" | "/turns" | "/diff" | "/agent" | "/mcp")
                 || within.strip_prefix("/turns/").is_some_and(|turn| !turn.contains('/'))
         }
-        "POST" => matches!(within, "/prompt" | "/abort" | "/interrupt" | "/pause" | "/resume" | "/undo" | "/redo"),
+        "POST" => matches!(
+            within,
+            "/prompt" | "/compact" | "/abort" | "/interrupt" | "/pause" | "/resume" | "/undo" | "/redo"
+        ),
         _ => false,
     }
 }
