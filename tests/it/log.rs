@@ -360,7 +360,10 @@ async fn large_items_are_in_every_view() {
         Answer::text(&["y".repeat(last.unwrap_or_default()).as_str()])
     });
     let model = ModelServer::start(echo).await;
-    let program = Program::serve(&data, &work, &model.base_url()).await;
+    // They are more than any window has room for: nothing is to be summed up here.
+    let config = home.path().join("simse.toml");
+    std::fs::write(&config, "compact_percent = 0\n").unwrap();
+    let program = Program::serve_as(&data, &work, &model.base_url(), Some(&config)).await;
     program.call("POST", "/sessions", Some(json!({ "sessionId": "s" }))).await;
     let sizes = [600_000, 1_900_000, 10, 1_100_000];
     for (turns, size) in (1..).zip(sizes) {

@@ -93,7 +93,7 @@ async fn a_token_for_one_session_opens_that_and_nothing_else() {
             }
         }
     }
-    assert_eq!(opened, 15 + 2 * 3, "every way that there is was tried");
+    assert_eq!(opened, 16 + 2 * 3, "every way that there is was tried");
     // What a prompt brings along, and what it may not.
     let prompt = json!({ "prompt": "hello", "configure": { "permissionMode": "auto" } });
     assert_eq!(agent.call("POST", "/sessions/mine/prompt", prompt).await.status, 403);
