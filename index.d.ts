@@ -1398,10 +1398,15 @@ export interface EventPayloads {
     readonly attached?: ReadonlyArray<{ readonly path: string; readonly text: string }>
     readonly tokensBefore?: number
     readonly tokensAfter?: number
-    readonly usage?: TokenUsage
+    /** What the summary cost. */
+    readonly usage?: { readonly inputTokens: number; readonly outputTokens: number; readonly totalTokens: number }
   }
   /** It could not be summed up, and is as it was. */
-  'compaction.failed': { readonly error: Error; readonly usage?: TokenUsage }
+  'compaction.failed': {
+    readonly error: Error
+    /** What was spent on it. */
+    readonly usage?: { readonly inputTokens: number; readonly outputTokens: number; readonly totalTokens: number }
+  }
   /** Old tool outputs were left out. */
   'compaction.prune': { readonly messageCount: number; readonly estimatedChars: number }
   /** Somebody is asked about a call. */
