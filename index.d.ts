@@ -49,6 +49,12 @@ export type SimseErrorCode =
   | 'PROVIDER_UNAVAILABLE'
   /** A model or an agent failed. */
   | 'PROVIDER_ERROR'
+  /** There is no task of that id. */
+  | 'TASK_NOT_FOUND'
+  /** A task would wait for itself. */
+  | 'TASK_CIRCULAR_DEPENDENCY'
+  /** The task list is full. */
+  | 'TASK_LIMIT'
 
 /** One place where a configuration does not fit. */
 export interface ConfigIssue {
@@ -1303,6 +1309,102 @@ export interface MemoryManager {
  * `memory.delete` are published on the registry's event bus.
  */
 export function registerMemoryTools(registry: ToolRegistry, memoryManager: MemoryManager): void
+
+/** Where a task stands. */
+export type TaskStatus = 'pending' | 'in_progress' | 'completed'
+
+/** A task; frozen. */
+export interface TaskItem {
+  /** `1`, `2`, …; never given twice. */
+  readonly id: string
+  /** What is to be done, in a few words. */
+  readonly subject: string
+  /** What belongs to it; may be empty. */
+  readonly description: string
+  /** What is shown while it is worked on. */
+  readonly activeForm?: string
+  /** Who works on it. */
+  readonly owner?: string
+  readonly status: TaskStatus
+  readonly metadata?: Readonly<Record<string, unknown>>
+  /** The tasks that wait for this one. */
+  readonly blocks: readonly string[]
+  /** The tasks that this one waits for. */
+  readonly blockedBy: readonly string[]
+  /** In milliseconds since 1970. */
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+/** What a new task begins with. */
+export interface TaskCreateInput {
+  /** Not empty. */
+  readonly subject: string
+  readonly description?: string
+  readonly activeForm?: string
+  readonly owner?: string
+  readonly metadata?: Readonly<Record<string, unknown>>
+  readonly blocks?: readonly string[]
+  readonly blockedBy?: readonly string[]
+}
+
+/** What changes of a task; what is left out stays. */
+export interface TaskUpdateInput {
+  readonly subject?: string
+  readonly description?: string
+  /** Empty: none. */
+  readonly activeForm?: string
+  /** Empty: nobody. */
+  readonly owner?: string
+  readonly status?: TaskStatus
+  /** Goes over what is there; `null` takes a fact away. */
+  readonly metadata?: Readonly<Record<string, unknown>>
+  readonly addBlocks?: readonly string[]
+  readonly addBlockedBy?: readonly string[]
+  readonly removeBlocks?: readonly string[]
+  readonly removeBlockedBy?: readonly string[]
+}
+
+/** Options of {@link createTaskList}. */
+export interface TaskListOptions {
+  /** Tasks at most, 1 to 10,000; default 100. One more is refused with `TASK_LIMIT`. */
+  readonly maxTasks?: number
+  /** Hears of each change, when it is made. One that throws is logged. */
+  onTaskChange?(task: TaskItem, action: 'create' | 'update' | 'delete'): void
+}
+
+/** Tasks that depend on each other. */
+export interface TaskList {
+  /** Adds a task. Throws `TASK_LIMIT`, `TASK_NOT_FOUND` or `TASK_CIRCULAR_DEPENDENCY`; then nothing has changed. */
+  create(input: TaskCreateInput): TaskItem
+  /** Changes a task, all that is named or nothing. Throws `TASK_NOT_FOUND` or `TASK_CIRCULAR_DEPENDENCY`. */
+  update(id: string, input: TaskUpdateInput): TaskItem
+  /** Takes a task out; nobody waits for it any more. `false` when there is none of that id. */
+  delete(id: string): boolean
+  /** A task; `undefined` when there is none of that id. */
+  get(id: string): TaskItem | undefined
+  /** All, in the order in which they were created. */
+  list(): readonly TaskItem[]
+  /** Those that can be begun: pending, and all that they wait for is completed. */
+  listAvailable(): readonly TaskItem[]
+  /** Those that wait for one that is not completed. */
+  listBlocked(): readonly TaskItem[]
+  /** Takes all out. */
+  clear(): void
+  readonly taskCount: number
+}
+
+/** Creates a task list. */
+export function createTaskList(options?: TaskListOptions): TaskList
+
+/**
+ * Registers `task_create`, `task_update`, `task_get`, `task_list` and `task_delete` over a task list, of ours or with the same
+ * methods. An id that is not known is an error of the call.
+ */
+export function registerTaskTools(
+  registry: ToolRegistry,
+  taskList: Pick<TaskList, 'create' | 'update' | 'delete' | 'get' | 'list'>,
+): void
 
 /** Which tier of the edit chain found the place. */
 export type FuzzyMatchStrategy =

@@ -10,7 +10,8 @@ const { createAgenticLoop } = require('./loop.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
 const { createProviderPromptResolver, discoverInstructions } = require('./prompts.cjs')
-const { createToolRegistry, registerMemoryTools } = require('./registry.cjs')
+const { createToolRegistry, registerMemoryTools, registerTaskTools } = require('./registry.cjs')
+const { createTaskList } = require('./tasks.cjs')
 const {
   fuzzyMatch,
   registerBashTool,
@@ -33,6 +34,7 @@ module.exports = {
   createMCPClient,
   createProviderPromptResolver,
   createSimseServer,
+  createTaskList,
   createToolPermissionResolver,
   createToolRegistry,
   discoverInstructions,
@@ -43,5 +45,6 @@ module.exports = {
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,
+  registerTaskTools,
   ...interop,
 }

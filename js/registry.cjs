@@ -24,6 +24,7 @@ const { watchHooks } = require('./hooks.cjs')
 const { toJson } = require('./json.cjs')
 const { publishTo } = require('./bus.cjs')
 const { addMemoryTools, manager, registrar } = require('./memory-tools.cjs')
+const tasks = require('./tasks.cjs')
 const { createDiscovery } = require('./mcp-tools.cjs')
 const { askPerson, claim, questionOf, resolverInsides } = require('./permissions.cjs')
 const { deepFreeze, readDefinition, validateStandard } = require('./schema.cjs')
@@ -316,10 +317,14 @@ function createToolRegistry(options = {}) {
 /** Registers `memory_search`, `memory_add` and `memory_delete` over a memory manager. */
 const registerMemoryTools = registrar(stateOf)
 
+/** Registers `task_create`, `task_update`, `task_get`, `task_list` and `task_delete` over a task list. */
+const registerTaskTools = tasks.registrar(stateOf)
+
 module.exports = {
   createToolRegistry,
   findState,
   isOurs: (registry) => states.has(registry),
   registerMemoryTools,
+  registerTaskTools,
   stateOf,
 }
