@@ -2727,6 +2727,8 @@ export interface SimseServerConfig {
   readonly allowedRoots?: readonly string[]
   /** Further roots for the file tools of every session. */
   readonly allowedPaths?: readonly string[]
+  /** Folders with agents as markdown files, beside `.simse/agents` and `agents` of the project; relative ones against `workingDirectory`. */
+  readonly agentsDirs?: readonly string[]
   /** When a file may be changed that the session did not read, or that has changed since; default `warn`. */
   readonly staleCheck?: StaleCheck
   /** What the operating system holds the commands of sessions to; default `workspace-write`. */

@@ -285,6 +285,7 @@ const configShape = shape({
   allowPublic: optional(boolean),
   allowedRoots: optional(list(text)),
   allowedPaths: optional(list(text)),
+  agentsDirs: optional(list(text)),
   staleCheck: optional(oneOf('strict', 'warn', 'off')),
   sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
   sandboxNetwork: optional(boolean),

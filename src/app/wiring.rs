@@ -1,5 +1,6 @@
 //! Picks the implementations: the store, the models, the tools of a session. The only place that does.
 
+mod definitions;
 mod tools;
 
 use std::collections::VecDeque;
@@ -16,7 +17,9 @@ use super::tool_servers::{Around, ToolServers};
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
-use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
+use crate::config::{
+    AgentCatalog, AgentFolders, InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage,
+};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::{Logins, Servers};
@@ -135,6 +138,8 @@ pub(super) struct Wardrobe {
     told_bytes_max: usize,
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
+    /// Finds agents.
+    agents: Arc<AgentFolders>,
     memories: Option<Arc<Memories>>,
     /// Records what turns do to files.
     recording: Option<Arc<Recording>>,
@@ -192,6 +197,7 @@ impl Wardrobe {
             told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
+            agents: Arc::new(definitions::agent_folders(settings)),
             memories: None,
             recording: None,
             fitted: Mutex::default(),
@@ -413,6 +419,10 @@ impl Workbench for Wardrobe {
         // One that cannot be followed has no tools, and one that is gone may come back.
         let Ok(workspace) = self.workspace(settings) else { return Ok(()) };
         self.hold(settings, &workspace)
+    }
+
+    fn agents<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Arc<AgentCatalog>> {
+        Box::pin(self.agent_catalog(directory))
     }
 
     fn changes(&self, settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {

@@ -1,12 +1,12 @@
 //! Every default limit, in one place (those of clients of foreign protocols beside it). Units come last in the names.
 
+mod agents;
+mod definitions;
 mod foreign;
 
-pub use foreign::*;
-
-mod agents;
-
 pub use agents::*;
+pub use definitions::*;
+pub use foreign::*;
 
 mod compaction;
 

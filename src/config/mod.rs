@@ -5,6 +5,7 @@ mod acp_profile;
 mod address;
 mod bounds;
 pub mod data_directory;
+mod definitions;
 mod embedded;
 mod environment;
 mod faults;
@@ -43,6 +44,7 @@ pub use acp::{AcpMcpServers, AcpPermissionPolicy, AcpServer, AcpTools, BadAcpSer
 pub use acp_profile::{ACP_PROFILES, AcpProfile};
 pub use address::Address;
 pub use bounds::{BOUNDS, Bounds};
+pub use definitions::{AgentCatalog, AgentFolders, DefinitionFolders};
 pub use embedded::embedded_data_directory;
 pub use environment::{
     PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, find_program, find_program_in, home_directory, inherited_environment,
@@ -111,6 +113,8 @@ pub struct Settings {
     pub provider_prompts: ProviderPrompts,
     /// Which instruction files are read. None: the defaults.
     pub instructions: InstructionDiscovery,
+    /// Where agents and the like are looked for.
+    pub definitions: DefinitionFolders,
     /// Long-term memory.
     pub memory: MemorySettings,
     /// Limits and waits.
@@ -329,6 +333,7 @@ impl Settings {
             home: home_directory(),
             provider_prompts: ProviderPrompts::default(),
             instructions: InstructionDiscovery::default(),
+            definitions: DefinitionFolders::default(),
             memory: MemorySettings::default(),
             limits: Limits::default(),
             collector: None,

@@ -138,6 +138,9 @@ options! {
     /// Further directory that the file tools of every session may touch; may be given several times
     #[arg(long, value_name = "DIR", help_heading = "What it works on")]
     allowed_path: Vec<PathBuf>,
+    /// Folder with agents as markdown files, beside those of the project and the user; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    agents_dir: Vec<PathBuf>,
     /// Where sessions, the token and the log of events are kept [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR", help_heading = "What it works on")]
     data_dir: PathBuf,

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::definitions::DefinitionFolders;
 use super::faults::{Fault, faults_of, text_of};
 use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
@@ -238,6 +239,8 @@ fn settings(
         under_a_root(&settings)?;
     }
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
+    settings.definitions =
+        DefinitionFolders { agents: all_of("agents_dir", all.agents_dir)?, homes: definition_homes(from) };
     settings.stale_check = all.stale_check.unwrap_or_default();
     let own = [&all.tls_key, &all.socket].map(|path| path.as_ref().map(|path| from.directory.join(path)));
     let own: Vec<PathBuf> = own.into_iter().flatten().collect();
@@ -353,6 +356,7 @@ pub(super) fn missing_directories(all: &Options, from: &Surroundings) -> Vec<Con
     let mut all_named = named("cwd", all.cwd.as_slice());
     all_named.extend(named("root", all.root.as_ref().unwrap_or(&none)));
     all_named.extend(named("allowed_path", all.allowed_path.as_ref().unwrap_or(&none)));
+    all_named.extend(named("agents_dir", all.agents_dir.as_ref().unwrap_or(&none)));
     all_named.into_iter().filter_map(|(name, path)| directory(name, &path).err()).collect()
 }
 
@@ -410,7 +414,7 @@ pub(super) fn within(mut said: Options, base: &Path) -> Options {
     for relative in own.into_iter().chain(doors).chain(tapes).flatten() {
         *relative = base.join(&relative);
     }
-    for relative in [&mut said.root, &mut said.allowed_path].into_iter().flatten().flatten() {
+    for relative in [&mut said.root, &mut said.allowed_path, &mut said.agents_dir].into_iter().flatten().flatten() {
         *relative = base.join(&relative);
     }
     for server in said.acp_servers.iter_mut().flatten() {
@@ -444,6 +448,12 @@ fn located(text: &str, cause: &toml::de::Error) -> String {
 fn default_config_file(from: &Surroundings) -> Option<PathBuf> {
     let base = path(from, "XDG_CONFIG_HOME").or_else(|| Some(path(from, "HOME")?.join(".config")))?;
     Some(base.join("simse/config.toml"))
+}
+
+/// The user's folders of ours, in which agents and the like are looked for: beside the configuration, and in the home.
+fn definition_homes(from: &Surroundings) -> Vec<PathBuf> {
+    let beside = default_config_file(from).and_then(|file| file.parent().map(Path::to_owned));
+    beside.into_iter().chain(path(from, "HOME").map(|home| home.join(".simse"))).collect()
 }
 
 /// What no program of a session has any business with: these files, and the directories of ours that they or the settings lie

@@ -15,9 +15,9 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, BOUNDS, Bounds, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names,
-    OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings, ToolBridge,
-    embedded_data_directory,
+    AcpServer, BOUNDS, Bounds, DefinitionFolders, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer,
+    MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage,
+    TapeSettings, ToolBridge, embedded_data_directory,
 };
 use crate::protocol::{PermissionConfig, PermissionMode};
 use crate::server::ListenOptions;
@@ -41,6 +41,8 @@ pub(super) struct ServerConfig {
     sandbox: Option<Mode>,
     #[serde(default)]
     sandbox_network: bool,
+    #[serde(default)]
+    agents_dirs: Vec<PathBuf>,
     data_directory: Option<PathBuf>,
     model: Option<String>,
     /// Those of JavaScript, their functions taken out.
@@ -206,6 +208,7 @@ impl ServerConfig {
             names: Names::Members,
             allowed_roots: within(self.allowed_roots),
             allowed_paths: within(self.allowed_paths),
+            definitions: DefinitionFolders { agents: within(self.agents_dirs), ..DefinitionFolders::default() },
             stale_check: self.stale_check,
             sandbox: SandboxSettings {
                 mode: self.sandbox.unwrap_or(base.sandbox.mode),

@@ -4,6 +4,7 @@
 //! Request bodies refuse unknown fields, so that a misspelt option is an error and not a silence.
 
 mod agent;
+mod agent_definition;
 mod changes;
 mod client;
 mod command;
@@ -31,6 +32,9 @@ pub(crate) mod whole;
 pub use agent::{
     AgentChoices, AgentCommand, AgentCommands, AgentCompaction, AgentCost, AgentOption, AgentOptions, AgentPlan,
     AgentSetting, AgentState, AgentUsage, AgentValue, PlanEntry,
+};
+pub use agent_definition::{
+    ANY_TOOL, AgentDefinition, AgentGate, AgentKind, DefinitionFault, DefinitionSource, InteractionMode,
 };
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};

@@ -38,7 +38,7 @@ mod turn;
 mod views;
 mod weight;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
@@ -46,7 +46,7 @@ use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Tracer;
 use crate::base::workspace::Workspace;
-use crate::config::{Limits, McpServer};
+use crate::config::{AgentCatalog, Limits, McpServer};
 use crate::hook::Hooks;
 use crate::host::Recording;
 use crate::model::{Model, Models};
@@ -111,6 +111,11 @@ pub trait Workbench: Send + Sync + 'static {
     /// `INVALID_ARGUMENT` with the field `workingDirectory`.
     fn place(&self, _settings: &SessionSettings) -> Result<(), ApiError> {
         Ok(())
+    }
+
+    /// The agents that a session in this directory can name. None of its own: nobody is asked to have any.
+    fn agents<'a>(&'a self, _directory: &'a Path) -> BoxFuture<'a, Arc<AgentCatalog>> {
+        Box::pin(std::future::ready(Arc::default()))
     }
 
     /// Who records what turns of a session with these settings do to files, and where it works. None: nobody does.
