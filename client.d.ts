@@ -292,10 +292,19 @@ export interface AgentCost {
   readonly currency: string
 }
 
+/** Who may speak to an agent. */
+export type AgentKind =
+  /** Sessions can have it as their agent, and other agents can delegate to it. */
+  | 'main'
+  /** Only other agents can delegate to it; it delegates to nobody. */
+  | 'subagent'
+
 /** Answer of `GET /agents`. */
 export interface AgentList {
   /** The agents. */
   readonly agents: readonly AgentView[]
+  /** The types of sub-agents. */
+  readonly types: readonly AgentTypeView[]
 }
 
 /** An option of an agent's session. */
@@ -402,6 +411,20 @@ export interface AgentState {
   readonly usage?: AgentUsage
 }
 
+/** A type of sub-agent, as `GET /agents` shows it. */
+export interface AgentTypeView {
+  /** Its name. */
+  readonly name: string
+  /** What it is good for. */
+  readonly description: string
+  /** Its model. Absent: that of whoever spawns it. */
+  readonly model?: string
+  /** How much it thinks. Absent: as much as whoever spawns it. */
+  readonly reasoning?: Reasoning
+  /** Whether it has only tools that look, unless it is given others. */
+  readonly readOnly: boolean
+}
+
 /** How full an agent's context is, and what its session has cost. */
 export interface AgentUsage {
   /** Tokens in its context now. */
@@ -471,6 +494,18 @@ export interface AttachedFile {
   readonly path: string
   /** What the tool that reads files said of it. */
   readonly text: string
+}
+
+/** `POST /runs/:id/cancel`. */
+export interface CancelRun {
+  /** Why, for the record. */
+  readonly reason?: string | null | undefined
+}
+
+/** Answer to it. */
+export interface CancelledRuns {
+  /** The run, and those under it that were not over. */
+  readonly cancelledRunIds: readonly RunId[]
 }
 
 /** One category or several. */
@@ -1000,6 +1035,8 @@ export interface CreateSession {
   readonly workingDirectory?: string | null | undefined
   /** Where they may work beside that, see `Configure::additional_directories`. Default: nowhere. */
   readonly additionalDirectories?: readonly string[] | null | undefined
+  /** The session that it stands under: it may do at most what that one may, and goes with it. */
+  readonly parent?: SessionId | null | undefined
   /** A name from `GET /agents`. */
   readonly agent?: string | null | undefined
   /** `provider/name`, from `GET /models`. */
@@ -1187,6 +1224,12 @@ export type Event =
   | ChangesUndoneEvent
   | ChangesRedoneEvent
   | SessionForkedEvent
+  | SubagentStartEvent
+  | SubagentQueuedEvent
+  | SubagentCompleteEvent
+  | SubagentErrorEvent
+  | SubagentRequestEvent
+  | SubagentResponseEvent
   | AbortEvent
 
 /** What happened: `type` and `payload` of an event. */
@@ -1203,6 +1246,8 @@ export type EventBody =
         readonly settings?: Configure
         /** Rules of its own. */
         readonly permissions?: PermissionConfig
+        /** Where it stands in its tree. Absent: above all. */
+        readonly lineage?: Lineage
         /** Its log tells of every grant of the session, given or taken back. */
         readonly tellsGrants?: boolean
       }
@@ -1852,9 +1897,53 @@ export type EventBody =
         readonly settings?: Configure
         /** Rules of its own. */
         readonly permissions?: PermissionConfig
+        /** Where it stands in its tree. Absent: above all. */
+        readonly lineage?: Lineage
         /** Its log tells of every grant of the session, given or taken back. */
         readonly tellsGrants?: boolean
       }
+    }
+  /** A sub-agent was given something to do. */
+  | {
+      /** What happened. */
+      readonly type: 'subagent.start'
+      /** A run of a sub-agent begins, or waits for room to. */
+      readonly payload: SubagentStart
+    }
+  /** It waits until others have ended. */
+  | {
+      /** What happened. */
+      readonly type: 'subagent.queued'
+      /** A run of a sub-agent waits until others have ended. */
+      readonly payload: SubagentQueued
+    }
+  /** A sub-agent is done. */
+  | {
+      /** What happened. */
+      readonly type: 'subagent.complete'
+      /** How a run of a sub-agent ended. */
+      readonly payload: SubagentEnd
+    }
+  /** A sub-agent failed, or was ended. */
+  | {
+      /** What happened. */
+      readonly type: 'subagent.error'
+      /** How a run of a sub-agent ended. */
+      readonly payload: SubagentEnd
+    }
+  /** A session under this one asks something. */
+  | {
+      /** What happened. */
+      readonly type: 'subagent.request'
+      /** A sub-agent asks something, told to the clients of the session above all. */
+      readonly payload: SubagentRequest
+    }
+  /** Such a question has its end. */
+  | {
+      /** What happened. */
+      readonly type: 'subagent.response'
+      /** Such a question has its end. */
+      readonly payload: SubagentResponse
     }
   /** A turn was aborted or interrupted. */
   | {
@@ -1878,7 +1967,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -2143,6 +2232,20 @@ export interface LimitView {
   readonly limit: number
 }
 
+/** Where a session stands in its tree. */
+export interface Lineage {
+  /** The sessions above it: the root first, its parent last. */
+  readonly path: readonly SessionId[]
+  /** The turn of the parent that spawned it. Absent: a client made it. */
+  readonly turnId?: TurnId
+  /** What its parent calls it. */
+  readonly name?: string
+  /** The agent that it is, or the type of agent. */
+  readonly agent?: string
+  /** The working tree that it has for itself. */
+  readonly worktree?: Worktree
+}
+
 /** The loop ended a turn. */
 export interface LoopCompleteEvent {
   /** Its number in its session, from 1. */
@@ -2351,6 +2454,29 @@ export interface MemorySearchEvent {
   /** When, in milliseconds since 1970. */
   readonly at: number
 }
+
+/** What became of what a sub-agent did in a working tree of its own. */
+export interface Merge {
+  /** How it went. */
+  readonly outcome: MergeOutcome
+  /** The branch, where it was kept. */
+  readonly branch?: string
+  /** Files that were changed there, the first of them. */
+  readonly paths?: readonly string[]
+  /** Why nothing was put back. */
+  readonly reason?: string
+}
+
+/** How putting back went. */
+export type MergeOutcome =
+  /** It is in the parent's working tree. */
+  | 'merged'
+  /** There was nothing. */
+  | 'unchanged'
+  /** Something else has changed there meanwhile: nothing was put back, and the branch has it. */
+  | 'conflict'
+  /** It could not be done: nothing was put back, and the branch has what there is. */
+  | 'failed'
 
 /** Answer of `GET /models`. */
 export interface ModelList {
@@ -2800,6 +2926,95 @@ export type RoundKind =
   /** With tool calls. */
   | 'tool_use'
 
+/** `GET /runs/:id/context`. */
+export interface RunContext {
+  /** The run. */
+  readonly run: RunView
+  /** What its conversation adds up to. */
+  readonly summary: RunSummary
+  /** With `view=raw`: the conversation, a page of it. */
+  readonly items?: readonly Item[]
+  /** With `view=raw`: give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor?: string
+}
+
+/** A run: the id of a session and that of one of its turns, with `:` between them. */
+export type RunId = string
+
+/** What a run's conversation adds up to. */
+export interface RunSummary {
+  /** Messages: the user's, the model's, and results of tools. */
+  readonly messageCount: number
+  /** What the user, or the parent, said. */
+  readonly userMessages: number
+  /** What the model said. */
+  readonly assistantMessages: number
+  /** Results of tools. */
+  readonly toolResults: number
+  /** When work began. */
+  readonly startedAt?: number
+  /** When it ended. */
+  readonly endedAt?: number
+}
+
+/** A run as `GET /runs` shows it. */
+export interface RunView {
+  /** The run. */
+  readonly runId: RunId
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId: TurnId
+  /** The session above all. */
+  readonly rootSessionId: SessionId
+  /** The session that made its session. */
+  readonly parentSessionId?: SessionId
+  /** The run that spawned its session. */
+  readonly parentRunId?: RunId
+  /** How many sessions are above its own. */
+  readonly depth: number
+  /** The agent: its name or type, else what answers. */
+  readonly agent: string
+  /** Whether it stands above all. */
+  readonly agentKind: AgentKind
+  /** What its parent calls it. */
+  readonly name?: string
+  /** Its model. */
+  readonly model: string
+  /** Where it works. */
+  readonly workingDirectory: string
+  /** Where it is. */
+  readonly status: TurnStatus
+  /** What was asked, its first 4,000 bytes. */
+  readonly prompt: string
+  /** When it was accepted. */
+  readonly createdAt: number
+  /** When work began. */
+  readonly startedAt?: number
+  /** When it ended. */
+  readonly endedAt?: number
+  /** Its final text. */
+  readonly result?: string
+  /** Why it failed. */
+  readonly error?: ErrorBody
+  /** Why it was ended by somebody. */
+  readonly detail?: string
+  /** Rounds with its model. */
+  readonly rounds: number
+  /** Its tokens. */
+  readonly usage: Usage
+  /** Calls of tools. Only of a single run that is asked for. */
+  readonly toolCalls?: number
+}
+
+/** One page of a list. */
+export interface RunViewPage {
+  /** The entries. */
+  readonly items: readonly RunView[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
 /** A turn ended by itself. */
 export interface SessionCompletedEvent {
   /** Its number in its session, from 1. */
@@ -2853,6 +3068,8 @@ export interface SessionCreatedEvent {
     readonly settings?: Configure
     /** Rules of its own. */
     readonly permissions?: PermissionConfig
+    /** Where it stands in its tree. Absent: above all. */
+    readonly lineage?: Lineage
     /** Its log tells of every grant of the session, given or taken back. */
     readonly tellsGrants?: boolean
   }
@@ -2922,6 +3139,8 @@ export interface SessionForkedEvent {
     readonly settings?: Configure
     /** Rules of its own. */
     readonly permissions?: PermissionConfig
+    /** Where it stands in its tree. Absent: above all. */
+    readonly lineage?: Lineage
     /** Its log tells of every grant of the session, given or taken back. */
     readonly tellsGrants?: boolean
   }
@@ -3067,6 +3286,8 @@ export interface SessionView {
   readonly permissionMode: PermissionMode
   /** Its title. */
   readonly title?: string
+  /** Where it stands in its tree. Absent: above all. */
+  readonly lineage?: Lineage
   /** The turn that runs, waits for an answer or is paused now. */
   readonly turn?: TurnRecord
   /** Turns that wait behind it. */
@@ -3198,6 +3419,176 @@ export interface StreamStartEvent {
   readonly type: 'stream.start'
   /** What there is to know about it. */
   readonly payload: Readonly<Record<string, unknown>>
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A sub-agent is done. */
+export interface SubagentCompleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'subagent.complete'
+  /** How a run of a sub-agent ended. */
+  readonly payload: SubagentEnd
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** How a run of a sub-agent ended. */
+export interface SubagentEnd {
+  /** The run. */
+  readonly runId: RunId
+  /** The sub-agent's session. */
+  readonly sessionId: SessionId
+  /** How: `completed`, `failed`, `aborted` or `interrupted`. */
+  readonly status: TurnStatus
+  /** Its final text, where it has one. */
+  readonly result?: string
+  /** Why it did not complete. */
+  readonly error?: ErrorBody
+  /** How long it took from when it was asked for. */
+  readonly durationMs: number
+  /** Rounds with its model. */
+  readonly rounds: number
+  /** Its tokens. */
+  readonly usage: Usage
+  /** What became of what it did in a working tree of its own. */
+  readonly merge?: Merge
+}
+
+/** A sub-agent failed, or was ended. */
+export interface SubagentErrorEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'subagent.error'
+  /** How a run of a sub-agent ended. */
+  readonly payload: SubagentEnd
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A run of a sub-agent waits until others have ended. */
+export interface SubagentQueued {
+  /** The run. */
+  readonly runId: RunId
+  /** The sub-agent's session. */
+  readonly sessionId: SessionId
+  /** Runs that wait with it, itself among them. */
+  readonly position: number
+}
+
+/** It waits until others have ended. */
+export interface SubagentQueuedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'subagent.queued'
+  /** A run of a sub-agent waits until others have ended. */
+  readonly payload: SubagentQueued
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A sub-agent asks something, told to the clients of the session above all. */
+export interface SubagentRequest {
+  /** The session that asks. */
+  readonly sessionId: SessionId
+  /**
+   * Its question as it stands in its own log: `permission.request` or `client.request`. It is answered here or there.
+   */
+  readonly request: EventBody
+}
+
+/** A session under this one asks something. */
+export interface SubagentRequestEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'subagent.request'
+  /** A sub-agent asks something, told to the clients of the session above all. */
+  readonly payload: SubagentRequest
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Such a question has its end. */
+export interface SubagentResponse {
+  /** The session that asked. */
+  readonly sessionId: SessionId
+  /** The end as it stands in its own log: `permission.response` or `client.response`. */
+  readonly response: EventBody
+}
+
+/** Such a question has its end. */
+export interface SubagentResponseEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'subagent.response'
+  /** Such a question has its end. */
+  readonly payload: SubagentResponse
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A run of a sub-agent begins, or waits for room to. */
+export interface SubagentStart {
+  /** The run. */
+  readonly runId: RunId
+  /** The sub-agent's session. */
+  readonly sessionId: SessionId
+  /** The run that started it. */
+  readonly parentRunId: RunId
+  /** The call that did. */
+  readonly callId: string
+  /** What its parent calls it. */
+  readonly name?: string
+  /** The agent that it is, or the type of agent. */
+  readonly agent?: string
+  /** Its model. */
+  readonly model: string
+  /** What it is to do, its first 4,000 bytes. */
+  readonly task: string
+  /** Nobody waits for it: its result comes by itself. */
+  readonly background?: boolean
+  /** The branch of the working tree that it has for itself. */
+  readonly branch?: string
+}
+
+/** A sub-agent was given something to do. */
+export interface SubagentStartEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'subagent.start'
+  /** A run of a sub-agent begins, or waits for room to. */
+  readonly payload: SubagentStart
   /** Its session. */
   readonly sessionId: SessionId
   /** Its turn. */
@@ -3797,6 +4188,18 @@ export type VerdictSource =
   /** A hook. */
   | 'hook'
 
+/** A git working tree of a session's own. */
+export interface Worktree {
+  /** Where it lies. */
+  readonly directory: string
+  /** The top of the working tree that it was made from, and that what is done in it goes back to. */
+  readonly repository: string
+  /** Its branch. */
+  readonly branch: string
+  /** The commit that it began at. */
+  readonly base: string
+}
+
 /** The methods of `client.sessions`. */
 export interface SessionsClient {
   /** The caller's sessions, the newest first. */
@@ -3922,11 +4325,44 @@ export interface SessionsClient {
   createToken(sessionId: string, body: NewSessionToken, options?: CallOptions): Promise<MadeSessionToken>
   /** Takes a token of a session away: what it has opened ends. */
   revokeToken(sessionId: string, tokenId: string, options?: CallOptions): Promise<Deleted>
+  /** The sessions that stand directly under one, the newest first. */
+  children(sessionId: string, options?: CallOptions & {
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<SessionView>
   /**
    * Answers what the session asks: each handler is called with the questions that are open now and those that come, and what it gives back is
    * the answer. Ends when the session is deleted or the signal fires; rejects when a handler does. Somebody else's answer is as good.
    */
   answer(sessionId: string, handlers: RequestHandlers, options?: StreamOptions): Promise<void>
+}
+
+/** The methods of `client.runs`. */
+export interface RunsClient {
+  /** Turns as runs of a tree, those of the newest sessions first. */
+  list(options?: CallOptions & {
+    /** Only those of this session and of all under it. */
+    readonly sessionId?: SessionId | undefined
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<RunView>
+  /** A run. */
+  get(runId: string, options?: CallOptions): Promise<RunView>
+  /** What a run's conversation adds up to, or all of it. */
+  context(runId: string, options?: CallOptions & {
+    /** `raw`: with the conversation, a page of it. Default: `summary`. */
+    readonly view?: 'summary' | 'raw' | undefined
+    /** With `raw`: the `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<Item>
+  /** Ends a run, and all under it that go on or wait. */
+  cancel(runId: string, body?: CancelRun, options?: CallOptions): Promise<CancelledRuns>
 }
 
 /** The methods of `client.permissions`. */
@@ -3974,6 +4410,8 @@ export interface SimseClientOptions {
 export interface SimseClient {
   /** Sessions. */
   readonly sessions: SessionsClient
+  /** Runs. */
+  readonly runs: RunsClient
   /** Permissions. */
   readonly permissions: PermissionsClient
   /** How the caller's sessions come and go, and that one of them waits for somebody, as one stream. */
@@ -3985,7 +4423,7 @@ export interface SimseClient {
   }): EventStream<Extract<LifecycleEvent, { readonly type: T }>>
   /** The tools that sessions have now. */
   tools(options?: CallOptions): Promise<ToolList>
-  /** The agents that sessions can name. */
+  /** The agents that sessions can name, and the types of sub-agents. */
   agents(options?: CallOptions): Promise<AgentList>
   /** The models that sessions can name. */
   models(options?: CallOptions): Promise<ModelList>

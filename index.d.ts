@@ -1586,6 +1586,18 @@ export interface EventPayloads {
   'subagent.complete': Readonly<Record<string, unknown>>
   /** A sub-agent failed. */
   'subagent.error': Readonly<Record<string, unknown>>
+  /** A sub-agent waits until others have ended. */
+  'subagent.queued': { readonly runId: string; readonly sessionId: string; readonly position: number }
+  /** A session under this one asks something; it is answered here or there. */
+  'subagent.request': {
+    readonly sessionId: string
+    readonly request: { readonly type: string; readonly payload: Readonly<Record<string, unknown>> }
+  }
+  /** Such a question has its end. */
+  'subagent.response': {
+    readonly sessionId: string
+    readonly response: { readonly type: string; readonly payload: Readonly<Record<string, unknown>> }
+  }
   /** Something was remembered. */
   'memory.add': { readonly id: string; readonly contentLength: number }
   /** Memory was searched; `degraded` says why words alone decided although an embedding model is set. */
@@ -2569,6 +2581,12 @@ export interface SimseServerLimits {
   readonly turns?: number
   /** Sessions kept; default 1,000,000. */
   readonly sessions?: number
+  /** Sub-agents that are under way at once under one session, at each depth; more wait. Default 10. */
+  readonly subagentsRunning?: number
+  /** Sub-agents that are under way or wait under one session; one more is refused. Default 100. */
+  readonly subagents?: number
+  /** How deep sessions spawn others; 1: sub-agents spawn none, 0: nobody does. Default 1. */
+  readonly subagentDepth?: number
   /** Open event streams of one session; default 2,000. */
   readonly streamsPerSession?: number
   /** Bytes of files kept for undoing what turns did; 0 records nothing; default 1,073,741,824. */
@@ -2696,6 +2714,18 @@ export interface SimseServerConfig {
     /** Its wire; default `openai-responses` for OpenAI's own address, else `openai-chat`. */
     readonly api?: 'openai-chat' | 'openai-responses'
   }
+  /** Types of sub-agents, over and beside those that are always there: `default`, `explorer`, `worker`, `research`, `simple`. */
+  readonly agentTypes?: readonly {
+    readonly name: string
+    /** What it is good for. */
+    readonly description?: string
+    /** Its model, `provider/name`. Default: that of whoever starts it. */
+    readonly model?: string
+    /** How much it thinks. */
+    readonly reasoning?: 'auto' | 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
+    /** Its tools, of those of whoever starts it; `*`: all. Default: those that only look. */
+    readonly tools?: readonly string[]
+  }[]
   /** Further providers of models. Nothing is read from the environment. */
   readonly providers?: readonly ModelProvider[]
   /** Models that are asked, in this order, when a session's own cannot be used: it is unreachable, refuses the key, has no quota left, is overloaded, or the conversation does not fit. */

@@ -145,12 +145,28 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
     [true, [tokenId], undefined],
   )
   assert.deepEqual(await sessions.revokeToken('s', tokenId), { deleted: true })
+  await underAnother(client)
   assert.deepEqual(await sessions.delete('fork'), { deleted: true })
   await elsewhere(client)
 
   const missing = Object.keys(operations).filter((name) => !called.has(name))
   assert.deepEqual(missing, [])
 })
+
+/** Sessions under others, and turns as runs. */
+async function underAnother({ sessions, runs }) {
+  await sessions.create({ sessionId: 'under', parent: 'fork' })
+  const children = await gathered(sessions.children('fork'))
+  assert.deepEqual(
+    children.map(({ sessionId, lineage }) => [sessionId, lineage.path]),
+    [['under', ['fork']]],
+  )
+  const all = await gathered(runs.list({ sessionId: 's' }))
+  const { runId } = all.at(-1)
+  assert.equal((await runs.get(runId)).runId, runId)
+  assert.ok((await runs.context(runId, { view: 'raw' })).items.length > 0)
+  assert.equal((await refusedWith(assert, 'CONFLICT', runs.cancel(runId))).details.why, 'run_over')
+}
 
 /** Operations that stand for themselves: those that this version of the document has. */
 async function elsewhere(client) {

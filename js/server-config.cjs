@@ -269,6 +269,17 @@ const configShape = shape({
       api: optional(oneOf('openai-chat', 'openai-responses')),
     }),
   ),
+  agentTypes: optional(
+    named(
+      shape({
+        name: text,
+        description: optional(string),
+        model: optional(text),
+        reasoning: optional(oneOf('auto', 'none', 'minimal', 'low', 'medium', 'high', 'xhigh')),
+        tools: optional(list(text)),
+      }),
+    ),
+  ),
   providers: optional((value, path, issues) => named(provider)(value, path, issues)),
   modelFallbacks: optional(list(text)),
   smallModel: optional(text),

@@ -179,6 +179,8 @@ fn row(name: &str, version: u64) -> SessionRow {
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
         },
+        lineage: None,
+        children: Vec::new(),
     }
 }
 

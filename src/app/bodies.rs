@@ -68,6 +68,8 @@ impl App {
             message_count: 0,
             usage: Usage::default(),
             settings,
+            lineage: None,
+            children: Vec::new(),
         })
     }
 

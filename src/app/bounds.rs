@@ -60,7 +60,7 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         }
         "Fork" => vec![("/properties/title", title), ("/properties/at", json!({ "minimum": 1 }))],
         "Compact" => vec![("/properties/focus", text(limit::COMPACT_FOCUS_CHARS_MAX))],
-        "Control" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
+        "Control" | "CancelRun" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
         "Feedback" => vec![
             ("/properties/message", text(limit::REASON_BYTES_MAX)),
             ("/properties/expiresInMs", json!({ "minimum": 1 })),

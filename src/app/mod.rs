@@ -24,6 +24,7 @@ mod providers;
 mod rehearsal;
 mod reload;
 mod roots;
+mod runs;
 mod session_tokens;
 mod settings;
 mod tool_servers;
@@ -162,7 +163,7 @@ pub struct App {
     sessions: Manager,
     commands: Commands,
     /// Sessions in the store, about: what is being created counts already.
-    session_count: AtomicU64,
+    session_count: Arc<AtomicU64>,
     session_tokens: Arc<SessionTokens>,
     /// Grants that outlive sessions.
     saved: Arc<GrantBook>,
@@ -214,12 +215,11 @@ impl App {
         let saved = Arc::new(GrantBook::open(Arc::clone(&store)).await?);
         let meters = Arc::<Meters>::default();
         let tracer = settings.collector.clone().map_or_else(Tracer::default, Tracer::start);
+        let session_count = Arc::new(AtomicU64::new(store.session_count().await?));
         let terms = Terms {
+            session_count: Arc::clone(&session_count),
             limits: settings.limits.clone().into(),
-            rules: Arc::new(ServerRules::new(
-                &settings.permissions,
-                wiring::floor(&settings, data_directory.as_deref()),
-            )),
+            rules: Arc::new(ServerRules::new(&settings.permissions, wiring::floor(&settings, kept))),
             asker: extras.asker,
             saved: Arc::clone(&saved),
             roots: roots::further_roots(&settings),
@@ -240,7 +240,7 @@ impl App {
             own_models: extras.models,
             configuration: Mutex::default(),
             roots,
-            session_count: AtomicU64::new(store.session_count().await?),
+            session_count,
             session_tokens: SessionTokens::open(data_directory.clone(), &store).await,
             store,
             data_directory,
@@ -289,7 +289,7 @@ impl App {
         receipt: Option<&Receipt>,
     ) -> Result<SessionView, ApiError> {
         caller.at_large()?;
-        let row = self.session_row(caller, body).await?;
+        let row = self.new_row(caller, body).await?;
         self.counted(self.sessions.create(row, receipt)).await
     }
 
@@ -376,10 +376,11 @@ impl App {
         if_version: Option<u64>,
     ) -> Result<Deleted, ApiError> {
         caller.at_large()?;
-        self.live(caller, id).await?.delete(if_version).await?;
-        self.forget_session_tokens(id).await;
-        self.wardrobe.servers().release(id);
-        self.session_count.fetch_sub(1, Ordering::AcqRel);
+        for gone in self.live(caller, id).await?.delete(if_version).await? {
+            self.forget_session_tokens(&gone).await;
+            self.wardrobe.servers().release(&gone);
+            self.session_count.fetch_sub(1, Ordering::AcqRel);
+        }
         Ok(Deleted { deleted: true })
     }
 

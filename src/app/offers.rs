@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use super::{App, Caller, agents, providers};
 use crate::base::limit;
 use crate::model::{Model, ModelFacts};
-use crate::protocol::{AgentState, AgentView, ApiError, Event, ModelPrices, ModelView, SessionId, ToolDefinition};
+use crate::protocol::{
+    AgentState, AgentTypeView, AgentView, ApiError, Event, ModelPrices, ModelView, SessionId, ToolDefinition,
+};
 use crate::session::store_failure;
 use crate::tool::told_schema;
 
@@ -47,6 +49,11 @@ impl App {
     /// The agents that sessions can name.
     pub fn agents(&self) -> Vec<AgentView> {
         agents::list(&self.settings().acp_servers, &self.agents)
+    }
+
+    /// The types of sub-agents.
+    pub fn agent_types(&self) -> Vec<AgentTypeView> {
+        self.wardrobe.agent_types()
     }
 
     /// What the agent of a session has said last: its options, commands, plans. Read from the log.

@@ -32,6 +32,7 @@ impl App {
         settings.model_fallbacks.clone_from(&next.model_fallbacks);
         settings.small_model.clone_from(&next.small_model);
         settings.compaction_model.clone_from(&next.compaction_model);
+        settings.agent_types.clone_from(&next.agent_types);
         settings.limits.clone_from(&next.limits);
         settings.permissions = next.permissions.clone();
         settings.permission_mode = next.permission_mode;
@@ -42,7 +43,9 @@ impl App {
         let tape = self.tape.as_ref();
         let agents = agents::beside(&self.agents, &self.errands);
         let models = providers::models(&settings, self.own_models.clone(), &agents, tape)?;
+        let types = super::wiring::roles::agent_types(&settings)?;
         self.models.adopt(&models);
+        self.wardrobe.set_agent_types(types);
         self.sessions.adopt(&settings.limits, &settings.permissions);
         self.commands.set_rate(settings.limits.commands_per_minute);
         *self.settings.write() = Arc::new(settings);

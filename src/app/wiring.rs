@@ -1,6 +1,7 @@
 //! Picks the implementations: the store, the models, the tools of a session. The only place that does.
 
 mod definitions;
+pub(super) mod roles;
 mod tools;
 
 use std::collections::VecDeque;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::OpenError;
 use super::providers::openai_options;
@@ -18,7 +19,7 @@ use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{
-    AgentCatalog, AgentFolders, InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage,
+    AgentCatalog, AgentFolders, AgentType, InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage,
 };
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
@@ -29,7 +30,7 @@ use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
 use crate::provider::{self, Reach};
-use crate::session::{Equipment, Workbench};
+use crate::session::{AgentRole, Equipment, Workbench};
 use crate::store::recall::RecallStore;
 use crate::store::snapshots::SnapshotStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
@@ -132,6 +133,8 @@ pub(super) struct Wardrobe {
     /// The embedding program's own tools, instead of ours.
     given: Option<Arc<Registry>>,
     definitions: Vec<ToolDefinition>,
+    /// Types of sub-agents.
+    agent_types: RwLock<Vec<AgentType>>,
     /// Servers that sessions have tools of.
     servers: ToolServers,
     /// Definitions of their tools that a model is told one by one, in bytes.
@@ -193,6 +196,7 @@ impl Wardrobe {
             sandbox,
             given,
             definitions,
+            agent_types: roles::agent_types(settings)?.into(),
             servers: ToolServers::new(servers, logins, around),
             told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
@@ -376,6 +380,7 @@ fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
     tools.push(host::bash_tool(&workspace, BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() }));
     tools.extend(host::exec_tools(&workspace, ExecOptions { sandbox: sandbox.clone(), ..ExecOptions::default() }));
     tools.extend(host::git_tools(&workspace, &GitOptions { sandbox: sandbox.clone() }));
+    tools.extend(host::subagent_tools());
     tools
 }
 
@@ -423,6 +428,23 @@ impl Workbench for Wardrobe {
 
     fn agents<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Arc<AgentCatalog>> {
         Box::pin(self.agent_catalog(directory))
+    }
+
+    fn grounds(&self, settings: &SessionSettings) -> Result<host::Grounds, ApiError> {
+        let workspace = Arc::new(self.held_workspace(settings).map_err(ApiError::conflict)?);
+        Ok(host::Grounds { workspace, options: GitOptions { sandbox: self.sandbox.clone() } })
+    }
+
+    fn role(&self, _settings: &SessionSettings, name: &str) -> Option<AgentRole> {
+        self.role_of_type(name)
+    }
+
+    fn roles(&self, _settings: &SessionSettings) -> Vec<String> {
+        self.type_names()
+    }
+
+    fn check_model(&self, model: &str) -> Result<(), ApiError> {
+        self.knows_model(model)
     }
 
     fn changes(&self, settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {

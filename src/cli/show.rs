@@ -87,11 +87,7 @@ fn told(body: &EventBody) -> Option<String> {
             format!("  ? may this run: {}\n{}", call(tool_name, args), what_would_happen(preview.as_ref()))
         }
         EventBody::PermissionResponse { allowed, by, reason, .. } => answered(*allowed, (by, reason)),
-        EventBody::ClientRequest { question, .. } => {
-            format!("  ? {} ({})", short(question.title(), 200), question.kind())
-        }
-        EventBody::ClientResponse { value: Some(value), .. } => format!("  = {}", short(&value.to_string(), 200)),
-        EventBody::ClientResponse { value: None, reason, .. } => format!("  = no answer: {}", short(reason, 200)),
+        EventBody::ClientRequest { .. } | EventBody::ClientResponse { .. } => return of_client(body),
         EventBody::ClientNotice { text, .. } => format!("  ! {}", short(text, 200)),
         EventBody::ClientDisplay { display, .. } => return displayed(display),
         EventBody::AgentSession { .. }
@@ -131,7 +127,48 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::ChangesUndone { .. }
         | EventBody::ChangesRedone { .. }
         | EventBody::SessionForked { .. } => return None,
+        EventBody::SubagentStart(_)
+        | EventBody::SubagentQueued(_)
+        | EventBody::SubagentComplete(_)
+        | EventBody::SubagentError(_)
+        | EventBody::SubagentRequest(_)
+        | EventBody::SubagentResponse(_) => return of_subagent(body),
         EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
+    })
+}
+
+/// What tools and hooks ask, and what they are answered.
+fn of_client(body: &EventBody) -> Option<String> {
+    Some(match body {
+        EventBody::ClientRequest { question, .. } => {
+            format!("  ? {} ({})", short(question.title(), 200), question.kind())
+        }
+        EventBody::ClientResponse { value: Some(value), .. } => format!("  = {}", short(&value.to_string(), 200)),
+        EventBody::ClientResponse { value: None, reason, .. } => format!("  = no answer: {}", short(reason, 200)),
+        _ => return None,
+    })
+}
+
+/// What becomes of sub-agents.
+fn of_subagent(body: &EventBody) -> Option<String> {
+    Some(match body {
+        EventBody::SubagentStart(start) => {
+            let who =
+                start.name.as_ref().or(start.agent.as_ref()).map_or_else(|| start.session_id.as_str(), String::as_str);
+            format!("  > sub-agent {}: {}", short(who, 60), short(&start.task, 200))
+        }
+        EventBody::SubagentQueued(queued) => format!("  (sub-agent {} waits)", queued.session_id),
+        EventBody::SubagentComplete(end) => {
+            format!("  < sub-agent {} done after {} ms", end.session_id, end.duration_ms)
+        }
+        EventBody::SubagentError(end) => {
+            let why = end.error.as_ref().map_or("", |error| error.message.as_str());
+            format!("  < sub-agent {} failed: {}", end.session_id, short(why, 200))
+        }
+        EventBody::SubagentRequest(asked) => {
+            return told(&asked.request).map(|words| format!("  sub-agent {} asks:\n{words}", asked.session_id));
+        }
+        _ => return None,
     })
 }
 

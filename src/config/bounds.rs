@@ -33,7 +33,7 @@ const MANY: u64 = 1_000_000;
 const MS: u64 = limit::SET_MS_MAX;
 
 /// All of them.
-pub const BOUNDS: [Bounds; 25] = [
+pub const BOUNDS: [Bounds; 28] = [
     of("port", "port", 0, u16::MAX as u64),
     of("memory_max_results", "memory.maxResults", 1, limit::MEMORY_RESULTS_MAX as u64),
     of("model_idle_timeout_ms", "limits.modelIdleTimeoutMs", 1, MS),
@@ -50,6 +50,9 @@ pub const BOUNDS: [Bounds; 25] = [
     // What waits in all sessions together has no more room than that.
     of("queued_bytes_max", "limits.queuedBytes", 0, limit::QUEUED_MEMORY_BYTES_MAX as u64),
     of("turns_max", "limits.turns", 1, MANY),
+    of("subagents_running_max", "limits.subagentsRunning", 1, MANY),
+    of("subagents_max", "limits.subagents", 1, MANY),
+    of("subagent_depth", "limits.subagentDepth", 0, limit::SUBAGENT_DEPTH_MAX as u64),
     of("sessions_max", "limits.sessions", 1, 1_000 * MANY),
     of("streams_per_session_max", "limits.streamsPerSession", 1, MANY),
     of("snapshot_bytes_max", "limits.snapshotBytes", 0, 1 << 50),
@@ -118,7 +121,7 @@ mod tests {
         let limits = Limits::default();
         #[rustfmt::skip]
         let table = [
-            ("queued_prompts_max", limits.queued_prompts_max as u64), ("queued_bytes_max", limits.queued_bytes_max as u64), ("turns_max", limits.turns_max as u64), ("sessions_max", limits.sessions_max),
+            ("queued_prompts_max", limits.queued_prompts_max as u64), ("queued_bytes_max", limits.queued_bytes_max as u64), ("turns_max", limits.turns_max as u64), ("subagents_running_max", limits.subagents_running_max as u64), ("subagents_max", limits.subagents_max as u64), ("subagent_depth", limits.subagent_depth as u64), ("sessions_max", limits.sessions_max),
             ("streams_per_session_max", limits.streams_per_session_max as u64), ("snapshot_bytes_max", limits.snapshot_bytes_max),
             ("commands_per_minute", limits.commands_per_minute.into()), ("mcp_told_bytes_max", limits.mcp_told_bytes_max as u64), ("max_iterations", limits.max_iterations.into()), ("compact_percent", limits.compact_percent.into()),
             ("interrupt_grace_ms", limits.interrupt_grace_ms), ("agent_idle_ms", limits.agent_idle_ms),

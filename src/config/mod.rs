@@ -3,6 +3,7 @@
 mod acp;
 mod acp_profile;
 mod address;
+mod agent_types;
 mod bounds;
 pub mod data_directory;
 mod definitions;
@@ -43,6 +44,7 @@ use crate::protocol::{
 pub use acp::{AcpMcpServers, AcpPermissionPolicy, AcpServer, AcpTools, BadAcpServer, ToolBridge};
 pub use acp_profile::{ACP_PROFILES, AcpProfile};
 pub use address::Address;
+pub use agent_types::AgentType;
 pub use bounds::{BOUNDS, Bounds};
 pub use definitions::{AgentCatalog, AgentFolders, DefinitionFolders};
 pub use embedded::embedded_data_directory;
@@ -101,6 +103,8 @@ pub struct Settings {
     pub acp_servers: Vec<AcpServer>,
     /// What joins their tool clients to us. None: agents cannot call our tools.
     pub tool_bridge: Option<ToolBridge>,
+    /// Types of sub-agents, beside and over those that are always there.
+    pub agent_types: Vec<AgentType>,
     /// MCP servers whose tools every session has.
     pub mcp_servers: Vec<McpServer>,
     /// What tools may do.
@@ -271,6 +275,12 @@ pub struct Limits {
     pub queued_bytes_max: usize,
     /// Turns that run at once.
     pub turns_max: usize,
+    /// Runs of sub-agents under one session that are under way at once, at each depth.
+    pub subagents_running_max: usize,
+    /// Those that are under way or wait.
+    pub subagents_max: usize,
+    /// How deep sessions spawn others.
+    pub subagent_depth: usize,
     /// Sessions kept in one store.
     pub sessions_max: u64,
     /// Open event streams of one session.
@@ -297,6 +307,9 @@ impl Default for Limits {
             queued_prompts_max: limit::QUEUED_PROMPTS_MAX,
             queued_bytes_max: limit::QUEUED_BYTES_MAX,
             turns_max: limit::TURNS_MAX,
+            subagents_running_max: limit::SUBAGENTS_RUNNING_MAX,
+            subagents_max: limit::SUBAGENTS_MAX,
+            subagent_depth: limit::SUBAGENT_DEPTH,
             sessions_max: limit::SESSIONS_MAX,
             streams_per_session_max: limit::STREAMS_PER_SESSION_MAX,
             snapshot_bytes_max: limit::SNAPSHOT_BYTES_MAX,
@@ -327,6 +340,7 @@ impl Settings {
             tape: TapeSettings::default(),
             acp_servers: Vec::new(),
             tool_bridge: None,
+            agent_types: Vec::new(),
             mcp_servers: Vec::new(),
             permissions: default_permissions(),
             permission_mode: PermissionMode::default(),
@@ -350,7 +364,8 @@ pub fn default_permissions() -> PermissionConfig {
         category: Some(category),
         annotations,
     };
-    let looking = CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search]);
+    // Sub-agents may do at most what who starts them may.
+    let looking = CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search, ToolCategory::Subagent]);
     let only_reading = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
     PermissionConfig {
         default_policy: PermissionPolicy::Ask,

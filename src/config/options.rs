@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
-use super::{AcpServer, Address, Bounds, ConfigError, McpServer, OpenAiApi, Provider};
+use super::{AcpServer, Address, AgentType, Bounds, ConfigError, McpServer, OpenAiApi, Provider};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
@@ -165,6 +165,9 @@ options! {
     /// ACP agents; in the file only
     #[arg(skip)]
     acp_servers: Vec<AcpServer>,
+    /// Types of sub-agents; in the file only
+    #[arg(skip)]
+    agent_types: Vec<AgentType>,
     /// MCP servers; in the file only
     #[arg(skip)]
     mcp_servers: Vec<McpServer>,
@@ -255,6 +258,15 @@ options! {
     /// Turns that run at once, in all sessions [default: 4000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     turns_max: usize,
+    /// Sub-agents that are under way at once under one session, at each depth; more wait [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    subagents_running_max: usize,
+    /// Sub-agents that are under way or wait under one session; one more is refused [default: 100]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    subagents_max: usize,
+    /// How deep sessions spawn others; 1: sub-agents spawn none, 0: nobody does [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    subagent_depth: usize,
     /// Sessions that are kept [default: 1000000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     sessions_max: u64,

@@ -260,6 +260,7 @@ fn settings(
     settings.permission_mode = all.permission_mode.unwrap_or_default();
     settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
     settings.acp_servers = all.acp_servers.unwrap_or_default();
+    settings.agent_types = all.agent_types.unwrap_or_default();
     settings.mcp_servers = all.mcp_servers.unwrap_or_default();
     settings.memory = MemorySettings {
         enabled: all.memory.unwrap_or(settings.memory.enabled),
@@ -309,6 +310,9 @@ fn limits(all: &Options) -> Limits {
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
         queued_bytes_max: all.queued_bytes_max.unwrap_or(defaults.queued_bytes_max),
         turns_max: all.turns_max.unwrap_or(defaults.turns_max),
+        subagents_running_max: all.subagents_running_max.unwrap_or(defaults.subagents_running_max),
+        subagents_max: all.subagents_max.unwrap_or(defaults.subagents_max),
+        subagent_depth: all.subagent_depth.unwrap_or(defaults.subagent_depth),
         sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
         streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),
         snapshot_bytes_max: all.snapshot_bytes_max.unwrap_or(defaults.snapshot_bytes_max),

@@ -114,6 +114,20 @@ pub(super) fn acp_server() -> Value {
     )
 }
 
+/// One of `[[agent_types]]`.
+pub(super) fn agent_type() -> Value {
+    object(
+        &["name"],
+        json!({
+            "name": text("Its name"),
+            "description": text("What it is good for"),
+            "model": text("Its model, as provider/name. Default: that of whoever starts it"),
+            "reasoning": one_of("auto, none, minimal, low, medium, high or xhigh"),
+            "tools": texts("Its tools, of those of whoever starts it; `*`: all. Default: those that only look"),
+        }),
+    )
+}
+
 /// One of `[[providers]]`.
 pub(super) fn provider() -> Value {
     let apis = || one_of("openai-chat, openai-responses, anthropic-messages or gemini");

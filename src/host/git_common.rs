@@ -71,6 +71,8 @@ pub struct GitOptions {
 pub(super) struct Git {
     pub(super) workspace: Arc<Workspace>,
     sandbox: Sandbox,
+    /// Variables of commands that nobody was asked about.
+    alone: Option<BTreeMap<String, String>>,
 }
 
 /// How much a command may do.
@@ -146,12 +148,17 @@ impl Pathspecs {
 impl Git {
     /// git for a workspace, held to nothing.
     pub(super) fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace, sandbox: Sandbox::default() }
+        Self { workspace, sandbox: Sandbox::default(), alone: None }
     }
 
     /// The same, held to what the options say.
     pub(super) fn with(self, options: GitOptions) -> Self {
         Self { sandbox: options.sandbox, ..self }
+    }
+
+    /// The same for what nobody was asked about: no filter of the repository's own runs, and git has these variables.
+    pub(super) fn alone(self, variables: BTreeMap<String, String>) -> Self {
+        Self { alone: Some(variables), ..self }
     }
 
     /// `path`, or else the whole of `all` (`.` or the top, `:/`), without the server's own data. Nothing where that is what
@@ -247,7 +254,9 @@ impl Git {
         let mut variables = quiet();
         let listed = self.configuration(context).await?;
         let keys = own_keys(&listed);
-        variables.extend(if effect == Effect::Look { overrides(&keys) } else { way_overrides(&keys) });
+        let looks = effect == Effect::Look || self.alone.is_some();
+        variables.extend(if looks { overrides(&keys) } else { way_overrides(&keys) });
+        variables.extend(self.alone.iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
         if keys.contains(&WORKTREE) {
             variables.insert("GIT_WORK_TREE".to_owned(), self.own_tree().await?);
         }

@@ -53,8 +53,10 @@ mod patch_plan;
 mod patch_told;
 mod record;
 mod search;
+mod subagents;
 #[cfg(test)]
 mod swap_tests;
+mod trees;
 mod typed;
 mod view_image;
 mod way_out;
@@ -97,6 +99,8 @@ pub use git_status::GitStatus;
 pub use git_worktree::GitWorktree;
 pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
 pub use search::shelved;
+pub use subagents::{SUBAGENT_TOOLS, merge_words, subagent_tools};
+pub use trees::{Grounds, discard_tree, make_tree, put_back, tree_of, trees_in};
 pub use view_image::ViewImage;
 pub use write_stdin::WriteStdin;
 

@@ -15,7 +15,7 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, BOUNDS, Bounds, DefinitionFolders, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer,
+    AcpServer, AgentType, BOUNDS, Bounds, DefinitionFolders, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer,
     MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage,
     TapeSettings, ToolBridge, embedded_data_directory,
 };
@@ -64,6 +64,8 @@ pub(super) struct ServerConfig {
     acp_servers: Vec<AcpServer>,
     #[serde(default)]
     mcp_servers: Vec<McpServer>,
+    #[serde(default)]
+    agent_types: Vec<AgentType>,
     tool_bridge: Option<ToolBridge>,
     tool_permissions: Option<PermissionConfig>,
     #[serde(default)]
@@ -123,6 +125,9 @@ struct GivenLimits {
     queued_prompts: Option<usize>,
     queued_bytes: Option<usize>,
     turns: Option<usize>,
+    subagents_running: Option<usize>,
+    subagents: Option<usize>,
+    subagent_depth: Option<usize>,
     sessions: Option<u64>,
     streams_per_session: Option<usize>,
     snapshot_bytes: Option<u64>,
@@ -148,6 +153,9 @@ impl GivenLimits {
             queued_prompts_max: self.queued_prompts.unwrap_or(defaults.queued_prompts_max),
             queued_bytes_max: self.queued_bytes.unwrap_or(defaults.queued_bytes_max),
             turns_max: self.turns.unwrap_or(defaults.turns_max),
+            subagents_running_max: self.subagents_running.unwrap_or(defaults.subagents_running_max),
+            subagents_max: self.subagents.unwrap_or(defaults.subagents_max),
+            subagent_depth: self.subagent_depth.unwrap_or(defaults.subagent_depth),
             sessions_max: self.sessions.unwrap_or(defaults.sessions_max),
             streams_per_session_max: self.streams_per_session.unwrap_or(defaults.streams_per_session_max),
             snapshot_bytes_max: self.snapshot_bytes.unwrap_or(defaults.snapshot_bytes_max),
@@ -239,6 +247,7 @@ impl ServerConfig {
             acp_servers: self.acp_servers,
             tool_bridge: self.tool_bridge,
             mcp_servers: self.mcp_servers,
+            agent_types: self.agent_types,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             permission_mode: self.permission_mode,
             provider_prompts: self.provider_prompts.unwrap_or_default(),

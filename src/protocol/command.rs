@@ -25,6 +25,8 @@ pub struct CreateSession {
     pub working_directory: Option<PathBuf>,
     /// Where they may work beside that, see [`Configure::additional_directories`]. Default: nowhere.
     pub additional_directories: Option<Vec<PathBuf>>,
+    /// The session that it stands under: it may do at most what that one may, and goes with it.
+    pub parent: Option<SessionId>,
     /// A name from `GET /agents`.
     pub agent: Option<String>,
     /// `provider/name`, from `GET /models`.

@@ -15,6 +15,7 @@ use super::compaction::{Compaction, CompactionTrigger, TurnTask};
 use super::display::Display;
 use super::error::ErrorBody;
 use super::id::{GrantId, RequestId, SessionId, TurnId};
+use super::lineage::{SubagentEnd, SubagentQueued, SubagentRequest, SubagentResponse, SubagentStart};
 use super::permission::VerdictSource;
 use super::request::{ClientQuestion, NoticeLevel};
 use super::session::Usage;
@@ -485,6 +486,24 @@ pub enum EventBody {
         #[serde(flatten)]
         beginning: Beginning,
     },
+    /// A sub-agent was given something to do.
+    #[serde(rename = "subagent.start")]
+    SubagentStart(Box<SubagentStart>),
+    /// It waits until others have ended.
+    #[serde(rename = "subagent.queued")]
+    SubagentQueued(SubagentQueued),
+    /// A sub-agent is done.
+    #[serde(rename = "subagent.complete")]
+    SubagentComplete(Box<SubagentEnd>),
+    /// A sub-agent failed, or was ended.
+    #[serde(rename = "subagent.error")]
+    SubagentError(Box<SubagentEnd>),
+    /// A session under this one asks something.
+    #[serde(rename = "subagent.request")]
+    SubagentRequest(SubagentRequest),
+    /// Such a question has its end.
+    #[serde(rename = "subagent.response")]
+    SubagentResponse(SubagentResponse),
     /// A turn was aborted or interrupted.
     #[serde(rename = "abort")]
     Abort {
@@ -578,6 +597,12 @@ mod tests {
             json!({"type": "changes.undone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
             json!({"type": "changes.redone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
             json!({"type": "session.forked", "payload": {"sessionId": session, "parentSessionId": "ses_2", "at": 3}}),
+            json!({"type": "subagent.start", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "parentRunId": "ses_1:turn_1", "callId": "c", "name": "n", "agent": "explorer", "model": "m/m", "task": "t", "background": true, "branch": "b"}}),
+            json!({"type": "subagent.queued", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "position": 1}}),
+            json!({"type": "subagent.complete", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "status": "completed", "result": "r", "durationMs": 1, "rounds": 1, "usage": usage, "merge": {"outcome": "merged", "paths": ["a"]}}}),
+            json!({"type": "subagent.error", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "status": "failed", "error": error, "durationMs": 1, "rounds": 0, "usage": usage}}),
+            json!({"type": "subagent.request", "payload": {"sessionId": "ses_2", "request": {"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow"], "deadline": 9}}}}),
+            json!({"type": "subagent.response", "payload": {"sessionId": "ses_2", "response": {"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": true, "by": "client"}}}}),
             json!({"type": "abort", "payload": {"reason": "r"}}),
             json!({"type": "abort", "payload": {"reason": "r", "version": 2}}),
         ];

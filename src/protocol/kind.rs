@@ -56,6 +56,12 @@ pub const EVENT_TYPES: &[&str] = &[
     "changes.undone",
     "changes.redone",
     "session.forked",
+    "subagent.start",
+    "subagent.queued",
+    "subagent.complete",
+    "subagent.error",
+    "subagent.request",
+    "subagent.response",
     "abort",
 ];
 
@@ -120,6 +126,12 @@ impl EventBody {
             Self::ChangesUndone { .. } => "changes.undone",
             Self::ChangesRedone { .. } => "changes.redone",
             Self::SessionForked { .. } => "session.forked",
+            Self::SubagentStart(_) => "subagent.start",
+            Self::SubagentQueued(_) => "subagent.queued",
+            Self::SubagentComplete(_) => "subagent.complete",
+            Self::SubagentError(_) => "subagent.error",
+            Self::SubagentRequest(_) => "subagent.request",
+            Self::SubagentResponse(_) => "subagent.response",
             Self::Abort { .. } => "abort",
         }
     }

@@ -17,6 +17,7 @@ mod id;
 mod item;
 mod kind;
 mod lifecycle;
+mod lineage;
 mod mcp;
 mod object;
 mod permission;
@@ -50,6 +51,10 @@ pub use id::{BadId, GrantId, RequestId, SessionId, SessionTokenId, TurnId};
 pub use item::{Item, ItemBody, Message, Original, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
 pub use lifecycle::{LATER_LIFECYCLE_TYPES, LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
+pub use lineage::{
+    AgentTypeView, BadRunId, CancelRun, CancelledRuns, Isolation, Lineage, Merge, MergeOutcome, RunContext, RunId,
+    RunSummary, RunView, SubagentEnd, SubagentQueued, SubagentRequest, SubagentResponse, SubagentStart, Worktree,
+};
 pub use mcp::{
     AskMcp, McpAnswer, McpOwner, McpProjectServer, McpProjectView, McpServerView, McpTrust, McpView, TrustProject,
 };

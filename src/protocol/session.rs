@@ -13,6 +13,7 @@ use super::compaction::TurnTask;
 use super::error::ErrorBody;
 use super::event::EventBody;
 use super::id::{SessionId, TurnId};
+use super::lineage::{AgentTypeView, Lineage};
 use super::permission::PermissionMode;
 use super::telling::is_zero;
 
@@ -290,6 +291,9 @@ pub struct SessionView {
     /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Where it stands in its tree. Absent: above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Box<Lineage>>,
     /// The turn that runs, waits for an answer or is paused now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnRecord>,
@@ -435,6 +439,8 @@ pub struct AgentView {
 pub struct AgentList {
     /// The agents.
     pub agents: Vec<AgentView>,
+    /// The types of sub-agents.
+    pub types: Vec<AgentTypeView>,
 }
 
 /// Answer of `GET /health`.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::Configure;
 use super::id::{GrantId, RequestId};
+use super::lineage::Lineage;
 use super::permission::PermissionConfig;
 
 /// How a round with the model ended.
@@ -29,6 +30,9 @@ pub struct Beginning {
     /// Rules of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Box<PermissionConfig>>,
+    /// Where it stands in its tree. Absent: above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Box<Lineage>>,
     /// Its log tells of every grant of the session, given or taken back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tells_grants: bool,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod mcp;
+mod runs;
 mod session_tokens;
 pub(crate) mod table;
 
@@ -210,7 +211,8 @@ async fn agent(call: Call) -> Answer {
 
 async fn agents(call: Call) -> Answer {
     call.no_query()?;
-    ok(&AgentList { agents: call.shared.app.agents() })
+    let app = &call.shared.app;
+    ok(&AgentList { agents: app.agents(), types: app.agent_types() })
 }
 
 async fn models(call: Call) -> Answer {

@@ -10,14 +10,18 @@
 //! - `settings`: what the next turns work with
 //! - `ends`: how a turn ended
 //! - `asks`: questions to the client
+//! - `children`: sessions that it has started, and what comes of them
+//! - `orders`: what it is told
 //! - `shown`: the session as others see it
 //! - `undo`: what turns did to files is undone and redone
 //! - `waiting`: how much waits, and may
 
 mod asks;
 mod begins;
+mod children;
 mod controls;
 mod ends;
+mod orders;
 mod settings;
 mod shown;
 mod turns;
@@ -28,8 +32,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -37,16 +39,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::begins::Beginning;
 use self::undo::Undoing;
-use super::ask::{Answer, Asks, End, Question, Resolved};
-use super::control::{Command, Kind, Told, Waiting};
+use super::ask::Asks;
+use super::children::{AskedBelow, Slot};
+use super::control::Waiting;
 use super::history::Conversation;
 use super::journal::Entry;
 use super::live::Live;
 use super::manager::Shelf;
 use super::policy::Policy;
-use super::receipt::Receipt;
-use super::runner::{Finished, Helm, TurnSink};
-use super::snapshot::Stand;
+use super::runner::{Helm, TurnSink};
 use super::tally::Tally;
 use super::turn::Phase;
 use super::weight::Weight;
@@ -54,143 +55,17 @@ use super::{Terms, Workbench, store_failure};
 use crate::agent::Progress;
 use crate::base::clock;
 use crate::base::trace::Origin;
-use crate::host::{Direction, UndoDone};
-use crate::permission::Subject;
-use crate::protocol::{
-    ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
-    ToolDefinition, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnTask, Undo, Undone,
-};
-use crate::store::{Grant, SessionRow, TurnRow, Write, settings_bytes};
+use crate::protocol::{ApiError, SessionId, TurnId, TurnRecord, TurnStatus};
+use crate::store::{SessionRow, TurnRow, Write};
 use crate::tool::Scope;
 
+pub use orders::{Accepted, NewPrompt, NewSettings};
+pub(super) use orders::{ChildOrder, Explained, Order, TurnLook};
 pub(super) use shown::view_of;
 pub(super) use turns::{queued_turn, reason_of, terminal_event};
 
 /// Orders that wait for an actor, at most; more senders wait.
 pub(super) const MAIL_MAX: usize = 64;
-
-/// A prompt, held against limits already.
-#[derive(Debug, Clone)]
-pub struct NewPrompt {
-    /// What the user says.
-    pub content: PromptContent,
-    /// What to do while a turn runs.
-    pub mode: PromptMode,
-    /// Settings that change with it.
-    pub configure: Option<Configure>,
-    /// What holds for its turn alone.
-    pub only: Option<TurnSettings>,
-    /// What its turn does, where it answers nothing: then it waits behind a turn that runs.
-    pub task: Option<TurnTask>,
-    /// Refuse unless the session has this version.
-    pub if_version: Option<u64>,
-    /// What the command behind it leaves in the commit that accepts it.
-    pub receipt: Option<Arc<Receipt>>,
-}
-
-impl NewPrompt {
-    /// What it weighs while it waits, in bytes.
-    fn bytes(&self) -> usize {
-        self.content.bytes() + settings_bytes(self.configure.as_ref()) + settings_bytes(self.only.as_ref())
-    }
-
-    /// The rows that go into the commit of this answer.
-    fn receipt_rows(&self, accepted: &Accepted) -> Result<Vec<Write>, ApiError> {
-        self.receipt.as_ref().map_or_else(|| Ok(Vec::new()), |receipt| receipt.take(accepted, accepted.version))
-    }
-}
-
-/// Other settings, held against what there is already.
-#[derive(Debug, Clone)]
-pub struct NewSettings {
-    /// What changes.
-    pub changes: Configure,
-    /// Refuse unless the session has this version.
-    pub if_version: Option<u64>,
-    /// What the command behind it leaves in the commit of the change.
-    pub receipt: Option<Arc<Receipt>>,
-}
-
-/// Answer to a prompt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Accepted {
-    /// The turn that works on it.
-    pub turn_id: TurnId,
-    /// `queued` or `running`.
-    pub status: TurnStatus,
-    /// The session's version now.
-    pub version: u64,
-}
-
-/// A call that somebody wants explained.
-pub(super) struct Explained {
-    /// Its tool.
-    pub(super) name: String,
-    /// What is known of it.
-    pub(super) definition: Option<ToolDefinition>,
-    /// What patterns are held against.
-    pub(super) subject: Subject,
-    /// Where its command would start.
-    pub(super) place: Option<std::path::PathBuf>,
-}
-
-/// Where a turn is, for who asks.
-pub(super) enum TurnLook {
-    /// Not over yet.
-    Open {
-        /// As it is now.
-        now: Box<TurnRecord>,
-        /// As it will have ended.
-        end: oneshot::Receiver<TurnRecord>,
-    },
-    /// Over, though the store may not know it yet.
-    Over(Box<TurnRecord>),
-    /// Not one that this actor works on: see the store.
-    Unknown,
-}
-
-/// What an actor is told.
-pub(super) enum Order {
-    /// With where it comes from.
-    Prompt(Box<(NewPrompt, Origin)>, oneshot::Sender<Result<Accepted, ApiError>>),
-    Control(Kind, Command, Told),
-    Configure(Box<NewSettings>, oneshot::Sender<Result<SessionView, ApiError>>),
-    Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
-    View(oneshot::Sender<SessionView>),
-    /// The session behind all that was done to it.
-    Stand(oneshot::Sender<Result<Stand, ApiError>>),
-    /// What would happen to a call now.
-    Explain(Box<Explained>, oneshot::Sender<PermissionExplanation>),
-    /// The grants of the session.
-    Grants(oneshot::Sender<Vec<Grant>>),
-    /// Takes a grant of the session back. False: it has none of that id.
-    Revoke(GrantId, oneshot::Sender<Result<bool, ApiError>>),
-    Turn(TurnId, oneshot::Sender<TurnLook>),
-    /// Of this version alone, if one is named.
-    Delete(Option<u64>, oneshot::Sender<Result<(), ApiError>>),
-    /// What turns did to files is undone or redone.
-    Undo(Box<Undo>, Direction, oneshot::Sender<Result<Undone, ApiError>>),
-    /// Somebody in the turn puts a question. `named` tells it the request's id once the question is put.
-    Ask {
-        question: Box<Question>,
-        named: oneshot::Sender<RequestId>,
-        reply: oneshot::Sender<End>,
-    },
-    /// The end of a question that who asked gives it.
-    Resolve {
-        request: RequestId,
-        end: End,
-    },
-    /// The files of an undo are as they are to be, or as they were.
-    Undid(Box<Result<UndoDone, ApiError>>),
-    /// A turn's task has ended.
-    Ended(Box<Finished>),
-    /// A turn had its time to stop.
-    Force(TurnId),
-    /// The server ends: what runs is aborted for this reason.
-    Stop(String),
-}
 
 /// The turn that runs or is paused.
 struct Running {
@@ -254,6 +129,10 @@ pub(super) struct Actor {
     /// When a queued turn that could not be begun is tried again.
     begin_at: Option<Instant>,
     asks: Asks,
+    /// Questions of sessions under this one, which stands above all.
+    asked_below: Vec<AskedBelow>,
+    /// Room for turns of a session under another one.
+    slot: Option<Slot>,
     policy: Arc<Policy>,
     scope: Arc<Scope>,
     /// The conversation. None: the log has it.
@@ -261,7 +140,7 @@ pub(super) struct Actor {
     waiters: HashMap<TurnId, Vec<oneshot::Sender<TurnRecord>>>,
     /// Where the prompt comes from that is being accepted.
     origin: Origin,
-    deleting: Option<oneshot::Sender<Result<(), ApiError>>>,
+    deleting: Option<oneshot::Sender<Result<Vec<SessionId>, ApiError>>>,
     /// An undo or a redo that works on files.
     undoing: Option<Undoing>,
     /// Changes that came meanwhile. Each has somebody who waits for its answer.
@@ -297,6 +176,8 @@ impl Actor {
             owed: agenda.owed.map(|row| Owed { row, retry_at: turns::pause() }),
             begin_at: None,
             asks: Asks::default(),
+            asked_below: Vec::new(),
+            slot: None,
             policy,
             scope,
             conversation: None,
@@ -312,6 +193,7 @@ impl Actor {
     pub(super) async fn run(mut self) {
         let idle = self.shelf.idle;
         self.next_turn().await;
+        self.tell_results().await;
         loop {
             self.show();
             let retry = self.owed.as_ref().map(|owed| owed.retry_at).or(self.begin_at);
@@ -360,10 +242,13 @@ impl Actor {
                 let answer = self.configure(*settings).await;
                 let _ = reply.send(answer);
             }
-            Order::Answer(answer, reply) => {
-                let answer = self.answer(&answer).await;
-                let _ = reply.send(answer);
-            }
+            Order::Answer(answer, reply) => match self.asked_below(&answer) {
+                Some(session) => self.hand_on(session, answer, reply),
+                None => {
+                    let answer = self.answer(&answer).await;
+                    let _ = reply.send(answer);
+                }
+            },
             Order::View(reply) => drop(reply.send(self.view())),
             Order::Stand(reply) => {
                 let stand = self.stand().await;
@@ -395,6 +280,8 @@ impl Actor {
             Order::Ended(finished) => self.ended(*finished).await,
             Order::Force(turn) => self.force(&turn).await,
             Order::Stop(reason) => self.stop(&reason),
+            Order::Child(order) => self.of_children(order).await,
+            Order::Slot(slot) => self.take_slot(slot).await,
         }
     }
 
@@ -443,9 +330,13 @@ impl Actor {
     /// Removes the session. True: it is gone, and so is this actor.
     async fn delete(&mut self) -> bool {
         let Some(reply) = self.deleting.take() else { return false };
+        let gone_below = self.delete_children().await;
         let write = Write::DeleteSession(self.row.id.clone());
-        let result = self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await;
-        let gone = result.is_ok();
+        let result = match gone_below {
+            Ok(_) => self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await,
+            Err(_) => Ok(()),
+        };
+        let gone = gone_below.is_ok() && result.is_ok();
         if gone {
             self.shelf.remove(&self.live);
             // Who waits for a turn of it hears that it is gone before the readers' end tells of a stop.
@@ -455,7 +346,8 @@ impl Actor {
             self.scope.share().end().await;
             self.forget_changes().await;
         }
-        let _ = reply.send(result.map_err(|e| store_failure(&e)));
+        let answer = result.map_err(|e| store_failure(&e)).and(gone_below);
+        let _ = reply.send(answer);
         if !gone {
             self.next_turn().await;
         }

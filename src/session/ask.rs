@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::actor::Order;
+use super::actor::{ChildOrder, Order};
 use super::live::Live;
 use crate::base::limit;
 use crate::protocol::{
-    ApiError, ClientQuestion, ClientReply, Decision, EventBody, GrantScope, PermissionVerdict, RequestId, TurnId,
-    VerdictSource,
+    ApiError, ClientQuestion, ClientReply, Decision, EventBody, GrantScope, PermissionVerdict, RequestId, SessionId,
+    TurnId, VerdictSource,
 };
 use crate::store::{GrantSubject, Which};
 
@@ -347,28 +347,91 @@ impl End {
     }
 }
 
-/// Puts a question and waits for its end: an answer, or what `silence` makes of there being none.
-pub(super) async fn put(live: &Arc<Live>, question: Question, silence: impl Future<Output = End>) -> End {
+/// Puts a question and waits for its end: an answer, or what `silence` makes of there being none. The clients of the session
+/// above all, if there is one, are told of both.
+pub(super) async fn put_to(
+    live: &Arc<Live>,
+    root: Option<&Arc<Live>>,
+    question: Question,
+    silence: impl Future<Output = End>,
+) -> End {
     let (reply, mut end) = oneshot::channel();
     let (named, name) = oneshot::channel();
     let lost = || End::no(VerdictSource::Abort, "the session has ended");
     // Without an actor both channels break, and that is a no.
     let _ = live.mail.send(Order::Ask { question: Box::new(question), named, reply }).await;
-    let Ok(request) = name.await else { return end.await.unwrap_or_else(|_| lost()) };
+    let Ok((request, event)) = name.await else { return end.await.unwrap_or_else(|_| lost()) };
     let mut asking = Asking { live, request: Some(request) };
+    let told = match (root, event) {
+        (Some(root), Some(event)) => Some(ToldAbove::of(root, &live.id, event).await),
+        _ => None,
+    };
     let silence = tokio::select! {
         biased;
-        answer = &mut end => {
-            asking.request = None;
-            return answer.unwrap_or_else(|_| lost());
-        }
-        silence = silence => silence,
+        answer = &mut end => Ok(answer.unwrap_or_else(|_| lost())),
+        silence = silence => Err(silence),
     };
-    if let Some(request) = asking.request.take() {
-        let _ = live.mail.send(Order::Resolve { request, end: silence }).await;
+    let request = asking.request.take();
+    let end = match (silence, request) {
+        (Ok(answer), _) => answer,
+        (Err(silence), request) => {
+            if let Some(request) = request {
+                let _ = live.mail.send(Order::Resolve { request, end: silence }).await;
+            }
+            // The first answer counts: a client's may have been faster.
+            end.await.unwrap_or_else(|_| lost())
+        }
+    };
+    if let Some(told) = told {
+        told.end(end.clone()).await;
     }
-    // The first answer counts: a client's may have been faster.
-    end.await.unwrap_or_else(|_| lost())
+    end
+}
+
+/// A question of which the clients of the session above all know. They are told of its end, whatever becomes of who asks.
+struct ToldAbove {
+    root: Arc<Live>,
+    event: Option<EventBody>,
+}
+
+impl ToldAbove {
+    async fn of(root: &Arc<Live>, asks: &SessionId, event: EventBody) -> Self {
+        // From here on its end is told.
+        let told = Self { root: Arc::clone(root), event: Some(event.clone()) };
+        let _ = root.mail.send(Order::Child(ChildOrder::Asks(asks.clone(), Box::new(event)))).await;
+        told
+    }
+
+    async fn end(mut self, end: End) {
+        if let Some(order) = self.event.take().and_then(|event| answered(&event, end)) {
+            let _ = self.root.mail.send(order).await;
+        }
+    }
+}
+
+impl Drop for ToldAbove {
+    fn drop(&mut self) {
+        let end = || End::no(VerdictSource::Abort, "who asked waits no longer");
+        let Some(order) = self.event.take().and_then(|event| answered(&event, end())) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mail = self.root.mail.clone();
+        runtime.spawn(async move { drop(mail.send(order).await) });
+    }
+}
+
+/// That a question has its end.
+fn answered(asked: &EventBody, end: End) -> Option<Order> {
+    let (request, fits) = match asked {
+        EventBody::PermissionRequest { request_id, call_id, .. } => {
+            (request_id, Fits::Permission { call_id: call_id.clone(), wanted: None })
+        }
+        EventBody::ClientRequest { request_id, call_id, question, .. } => {
+            (request_id, Fits::Client { call_id: call_id.clone(), question: question.clone() })
+        }
+        _ => return None,
+    };
+    let event = end.event(request.clone(), &fits);
+    Some(Order::Child(ChildOrder::Answered(request.clone(), Box::new(event))))
 }
 
 /// Somebody waits for an answer. When nobody does any more, the question is taken back.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Terms;
-use super::ask::{About, End, Question, put};
-use super::gate::{no_client, too_late};
+use super::ask::{About, End, Question, put_to};
+use super::gate::{deserted, no_client, too_late};
 use super::live::Live;
 use super::runner::TurnSink;
 use crate::agent::Sink as _;
@@ -23,6 +23,8 @@ use crate::protocol::{ClientReply, Display, EventBody, NoticeLevel, SessionId, T
 /// The clients of a session, for the time of one turn.
 pub(super) struct SessionClients {
     pub(super) live: Arc<Live>,
+    /// The session above all, whose clients are asked too.
+    pub(super) root: Option<Arc<Live>>,
     pub(super) terms: Arc<Terms>,
     pub(super) turn: TurnId,
     pub(super) sink: Arc<TurnSink>,
@@ -51,13 +53,14 @@ impl Clients for SessionClients {
                     biased;
                     () = self.cancel.cancelled() => End::no(VerdictSource::Abort, "the turn was aborted"),
                     () = cancel.cancelled() => End::no(VerdictSource::Abort, "who asked waits no longer"),
-                    () = self.live.deserted(Duration::from_millis(grace_ms)) => no_client(),
+                    () = deserted(&self.live, self.root.as_ref(), Duration::from_millis(grace_ms)) => no_client(),
                     () = tokio::time::sleep(Duration::from_millis(wait_ms)) => too_late(wait_ms),
                 }
             };
             let deadline = clock::now_ms().saturating_add(wait_ms);
             let about = About::Client { call_id, question };
-            put(&self.live, Question { turn: self.turn.clone(), deadline, about }, silence).await.reply()
+            let question = Question { turn: self.turn.clone(), deadline, about };
+            put_to(&self.live, self.root.as_ref(), question, silence).await.reply()
         })
     }
 

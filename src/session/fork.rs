@@ -131,6 +131,8 @@ fn row_of(parent: &SessionRow, fork: NewFork, past: &Past) -> SessionRow {
         message_count: past.messages,
         usage: past.usage,
         settings,
+        lineage: None,
+        children: Vec::new(),
     }
 }
 
@@ -293,6 +295,17 @@ mod tests {
             limit: usize,
         ) -> Answer<'a, Vec<SessionRow>> {
             self.inner.sessions(client, after, limit)
+        }
+        fn family<'a>(
+            &'a self,
+            root: &'a SessionId,
+            after: Option<&'a SessionId>,
+            limit: usize,
+        ) -> Answer<'a, Vec<SessionRow>> {
+            self.inner.family(root, after, limit)
+        }
+        fn with_children(&self) -> Answer<'_, Vec<SessionRow>> {
+            self.inner.with_children()
         }
         fn events<'a>(&'a self, id: &'a SessionId, after: u64, limit: usize) -> Answer<'a, Vec<Event>> {
             Box::pin(async move {

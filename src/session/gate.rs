@@ -11,9 +11,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::Terms;
-use super::ask::{About, CallQuestion, End, Question, put};
+use super::ask::{About, CallQuestion, End, Question, put_to};
+use super::children::Ceiling;
 use super::live::Live;
-use super::policy::Policy;
+use super::policy::{Policy, Ruling};
 use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
 use crate::permission::{Facts, Grants, Subject, grant_place};
@@ -69,6 +70,10 @@ pub(super) struct SessionGate {
     pub(super) directory: PathBuf,
     /// The session's mode in this turn.
     pub(super) mode: PermissionMode,
+    /// What the sessions above it may do.
+    pub(super) ceilings: Vec<Ceiling>,
+    /// The session above all, whose clients are asked too.
+    pub(super) root: Option<Arc<Live>>,
 }
 
 impl Gate for SessionGate {
@@ -81,7 +86,7 @@ impl Gate for SessionGate {
             let name = question.request.name.as_str();
             let facts =
                 Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
-            let ruling = self.policy.rule(facts, question.subject, self.mode);
+            let (ruling, by_above) = self.rule(facts, question.subject);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match ruling.policy {
                 // A call that cannot run is refused without a question.
@@ -94,11 +99,14 @@ impl Gate for SessionGate {
                 PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
                 PermissionPolicy::Allow => verdict(true, ruling.by, String::new()),
                 PermissionPolicy::Deny => {
-                    verdict(false, ruling.by, self.policy.reason(facts, question.subject, self.mode))
+                    let (policy, mode) =
+                        by_above.map_or((&self.policy, self.mode), |above| (&above.policy, above.mode));
+                    let reason = policy.reason(facts, question.subject, mode);
+                    let reason =
+                        if by_above.is_some() { format!("a session above it may not: {reason}") } else { reason };
+                    verdict(false, ruling.by, reason)
                 }
-                PermissionPolicy::Ask
-                    if !question.insists && self.policy.granted(facts, question.subject).is_some() =>
-                {
+                PermissionPolicy::Ask if !question.insists && self.granted(facts, question.subject) => {
                     verdict(true, VerdictSource::Grant, String::new())
                 }
                 PermissionPolicy::Ask => self.ask(question, cancel).await,
@@ -107,11 +115,46 @@ impl Gate for SessionGate {
     }
 
     fn veil(&self, tool: &ToolDefinition) -> Option<Veil> {
-        self.policy.veil(Facts::new(&tool.name, Some(tool), Some(&self.directory)), self.mode)
+        let facts = Facts::new(&tool.name, Some(tool), Some(&self.directory));
+        let own = self.policy.veil(facts, self.mode);
+        let above = self.ceilings.iter().filter_map(|above| above.policy.veil(facts, above.mode));
+        let all: Vec<Veil> = own.into_iter().chain(above).collect();
+        match all.len() {
+            0 | 1 => all.into_iter().next(),
+            _ => Some(Veil::new(move |path| all.iter().any(|veil| veil.hides(path)))),
+        }
+    }
+}
+
+/// How much a policy holds back.
+fn held_back(policy: PermissionPolicy) -> u8 {
+    match policy {
+        PermissionPolicy::Allow => 0,
+        PermissionPolicy::Ask => 1,
+        PermissionPolicy::Deny => 2,
     }
 }
 
 impl SessionGate {
+    /// What is to happen to a call: what holds it back most, of the session's own rules and of those of the sessions above. The
+    /// one above that does, where it is one.
+    fn rule(&self, facts: Facts<'_>, subject: &Subject) -> (Ruling, Option<&Ceiling>) {
+        let mut found = (self.policy.rule(facts, subject, self.mode), None);
+        for above in &self.ceilings {
+            let ruling = above.policy.rule(facts, subject, above.mode);
+            if held_back(ruling.policy) > held_back(found.0.policy) {
+                found = (ruling, Some(above));
+            }
+        }
+        found
+    }
+
+    /// Whether a yes that was given covers a call: to the session, or to one above it.
+    fn granted(&self, facts: Facts<'_>, subject: &Subject) -> bool {
+        let above = self.ceilings.iter().map(|above| &above.policy);
+        std::iter::once(&self.policy).chain(above).any(|policy| policy.granted(facts, subject).is_some())
+    }
+
     /// Puts the question and waits for its end.
     async fn ask(&self, question: GateQuestion<'_>, cancel: &CancellationToken) -> PermissionVerdict {
         let request = question.request;
@@ -143,7 +186,8 @@ impl SessionGate {
             }
         };
         let deadline = clock::now_ms().saturating_add(wait_ms);
-        put(&self.live, Question { turn: self.turn.clone(), deadline, about }, silence).await.verdict()
+        let question = Question { turn: self.turn.clone(), deadline, about };
+        put_to(&self.live, self.root.as_ref(), question, silence).await.verdict()
     }
 
     /// The answer of somebody in this program; never, when there is nobody.
@@ -160,9 +204,17 @@ impl SessionGate {
             Some(_) => std::future::pending().await,
             None => {
                 let grace_ms = self.terms.limits.read().client_grace_ms;
-                self.live.deserted(Duration::from_millis(grace_ms)).await;
+                deserted(&self.live, self.root.as_ref(), Duration::from_millis(grace_ms)).await;
             }
         }
+    }
+}
+
+/// Ends when no client of the session, nor of the one above all, has been there for so long.
+pub(super) async fn deserted(live: &Live, root: Option<&Arc<Live>>, grace: Duration) {
+    match root {
+        None => live.deserted(grace).await,
+        Some(root) => drop(tokio::join!(live.deserted(grace), root.deserted(grace))),
     }
 }
 

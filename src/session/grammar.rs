@@ -61,7 +61,7 @@ impl Grammar {
         }
         match (&event.turn_id, is_of_turn(body)) {
             // A grant is taken back at any time; while a turn runs, that is told as the turn's.
-            (turn, _) if matches!(body, EventBody::PermissionGranted(_) | EventBody::PermissionRevoked { .. }) => {
+            (turn, _) if comes_at_any_time(body) => {
                 if let Some(turn) = turn.as_ref().filter(|turn| !self.turns.contains_key(turn)) {
                     return misplaced("turnId", format!("a turn that has come before; {turn} has not"));
                 }
@@ -201,6 +201,22 @@ pub(super) fn version_of(body: &EventBody) -> Option<u64> {
         | EventBody::Abort { version, .. } => *version,
         _ => None,
     }
+}
+
+/// Whether such an event is told as a turn's, or as nobody's, whenever it comes. What becomes of a sub-agent may be known long
+/// after the turn that spawned it.
+fn comes_at_any_time(body: &EventBody) -> bool {
+    matches!(
+        body,
+        EventBody::PermissionGranted(_)
+            | EventBody::PermissionRevoked { .. }
+            | EventBody::SubagentStart(_)
+            | EventBody::SubagentQueued(_)
+            | EventBody::SubagentComplete(_)
+            | EventBody::SubagentError(_)
+            | EventBody::SubagentRequest(_)
+            | EventBody::SubagentResponse(_)
+    )
 }
 
 /// Whether such an event belongs to a turn.

@@ -386,6 +386,12 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::ChangesUndone { .. }
         | EventBody::ChangesRedone { .. }
         | EventBody::SessionForked { .. }
+        | EventBody::SubagentStart(_)
+        | EventBody::SubagentQueued(_)
+        | EventBody::SubagentComplete(_)
+        | EventBody::SubagentError(_)
+        | EventBody::SubagentRequest(_)
+        | EventBody::SubagentResponse(_)
         | EventBody::Abort { .. } => false,
     }
 }
@@ -469,6 +475,17 @@ mod tests {
             limit: usize,
         ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
             self.empty.sessions(client, after, limit)
+        }
+        fn family<'a>(
+            &'a self,
+            root: &'a SessionId,
+            after: Option<&'a SessionId>,
+            limit: usize,
+        ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+            self.empty.family(root, after, limit)
+        }
+        fn with_children(&self) -> BoxFuture<'_, Result<Vec<SessionRow>, StoreError>> {
+            self.empty.with_children()
         }
         fn events<'a>(
             &'a self,

@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::actor::{Accepted, Explained, NewPrompt, NewSettings, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
+use super::children::Brood;
 use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
 use super::snapshot::Stand;
@@ -63,6 +64,8 @@ pub struct Live {
     pub(super) over: CancellationToken,
     /// The end of a turn could not be written yet.
     pub(super) owes: AtomicBool,
+    /// What is known of sessions under it.
+    pub(super) brood: Brood,
     presence: watch::Sender<Presence>,
     streams: AtomicUsize,
     /// What it does, and how many turns wait and questions are open: what the actor last said.
@@ -90,7 +93,8 @@ impl Live {
         let presence = watch::Sender::new(Presence { clients: here, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
         let (doing, weight) = (Mutex::default(), AtomicUsize::new(0));
-        Self { id, client, journal, topic, store, mail, over, owes, presence, streams, doing, weight }
+        let brood = Brood::default();
+        Self { id, client, journal, topic, store, mail, over, owes, brood, presence, streams, doing, weight }
     }
 
     /// What it does, and how many turns wait.
@@ -295,6 +299,11 @@ impl Live {
     /// `NOT_FOUND`; `UPSTREAM_UNAVAILABLE` when the server ends before the turn has run.
     pub async fn wait(self: &Arc<Self>, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         let _here = ClientGuard::new(self);
+        self.end_of(turn).await
+    }
+
+    /// The same for who is no client.
+    pub(super) async fn end_of(&self, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         match self.ask(|reply| Order::Turn(turn.clone(), reply)).await? {
             TurnLook::Over(record) => Ok(*record),
             TurnLook::Unknown => self.stored_turn(turn).await,
@@ -325,11 +334,12 @@ impl Live {
         self.store.said(&self.id, at).await?.map(Arc::unwrap_or_clone).ok_or_else(gone)
     }
 
-    /// Stops what runs, ends the readers, and removes the session: of this version alone, if one is named.
+    /// Stops what runs, ends the readers, and removes the session with all under it: of this version alone, if one is named.
+    /// The ids of what is gone.
     ///
     /// # Errors
     /// `CONFLICT` where it has another one; what the store says.
-    pub async fn delete(&self, if_version: Option<u64>) -> Result<(), ApiError> {
+    pub async fn delete(&self, if_version: Option<u64>) -> Result<Vec<SessionId>, ApiError> {
         self.ask(|reply| Order::Delete(if_version, reply)).await?
     }
 

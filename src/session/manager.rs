@@ -17,21 +17,22 @@ use tokio::sync::{mpsc, watch};
 
 use super::actor::{self, Actor, Agenda, Order};
 use super::attendance::Attendance;
+use super::children::Lanes;
 use super::live::{Doing, Live};
 use super::policy::Policy;
 use super::receipt::Receipt;
 use super::scopes::Scopes;
-use super::settings::beginning;
+use super::settings::beginning_of;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::bus::Tails;
 use crate::config::Limits;
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
-    ApiError, ClientId, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation, SessionId, SessionView,
-    ToolDefinition, TurnId, TurnRecord,
+    ApiError, ClientId, ErrorCode, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation, SessionId,
+    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
-use crate::store::{SessionRow, Store, Write, commit};
+use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};
 
 /// What all sessions share.
@@ -54,6 +55,10 @@ pub(super) struct Shelf {
     pub(super) departures: AtomicU64,
     /// What prompts that wait take of memory.
     pub(super) waiting_bytes: Arc<AtomicUsize>,
+    /// One at a time makes, puts back or removes working trees.
+    pub(super) trees: tokio::sync::Mutex<()>,
+    /// Room for turns of sessions under others.
+    pub(super) lanes: Arc<Lanes>,
     running: watch::Sender<usize>,
 }
 
@@ -63,6 +68,24 @@ pub(super) struct Counted(watch::Sender<usize>);
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+/// A session that is counted, and not there yet.
+pub(super) struct Admitted(Option<Arc<AtomicU64>>);
+
+impl Admitted {
+    /// It is there now.
+    pub(super) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if let Some(count) = &self.0 {
+            count.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -101,6 +124,21 @@ impl Shelf {
     pub(super) fn remove(&self, live: &Arc<Live>) {
         self.departures.fetch_add(1, Ordering::AcqRel);
         self.lives.lock().remove(&live.id);
+    }
+
+    /// Counts a session that is to be kept, unless so many are.
+    pub(super) fn admit_session(&self, sessions_max: u64) -> Result<Admitted, ApiError> {
+        let admitted = Admitted(Some(Arc::clone(&self.terms.session_count)));
+        if self.terms.session_count.fetch_add(1, Ordering::AcqRel) >= sessions_max {
+            let message = format!("{sessions_max} sessions are kept already; delete some");
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        Ok(admitted)
+    }
+
+    /// Whether the server ends.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     fn find(&self, id: &SessionId) -> Option<Arc<Live>> {
@@ -150,6 +188,8 @@ impl Manager {
             estate: Arc::default(),
             departures: AtomicU64::new(0),
             waiting_bytes: Arc::default(),
+            trees: tokio::sync::Mutex::default(),
+            lanes: Arc::new(Lanes::new(limit::SUBAGENTS_OF_SERVER_MAX)),
             running: watch::Sender::new(0),
         };
         Self { shelf: Arc::new(shelf) }
@@ -164,7 +204,7 @@ impl Manager {
             return Err(stopping());
         }
         let view = actor::view_of(&row, 1);
-        let created = EventBody::SessionCreated { session_id: row.id.clone(), beginning: beginning(&row.settings) };
+        let created = EventBody::SessionCreated { session_id: row.id.clone(), beginning: beginning_of(&row) };
         let event = event_of(&row.id, 1, None, &created);
         let append = Write::Append(row.id.clone(), Arc::new(vec![event]));
         let mut writes = vec![Write::CreateSession(Box::new(row)), append];
@@ -207,7 +247,8 @@ impl Manager {
                 return Err(none());
             }
             let last_seq = self.shelf.store.last_seq(id).await.map_err(|e| store_failure(&e))?;
-            if let Some(live) = self.wake((row, last_seq), Agenda::default(), departures) {
+            let agenda = self.agenda_of(&row).await.map_err(|e| store_failure(&e))?;
+            if let Some(live) = self.wake((row, last_seq), agenda, departures) {
                 return Ok(live);
             }
         }
@@ -252,6 +293,17 @@ impl Manager {
         }
         let last_seq = self.shelf.store.last_seq(&row.id).await.map_err(|e| store_failure(&e))?;
         Ok(actor::view_of(&row, last_seq))
+    }
+
+    /// What waits for a session that sleeps: one that another one has just made has its first turn.
+    async fn agenda_of(&self, row: &SessionRow) -> Result<Agenda, StoreError> {
+        if row.status != SessionStatus::Active {
+            return Ok(Agenda::default());
+        }
+        let turns = self.shelf.store.turns(&row.id, None, limit::PAGE_ITEMS_MAX).await?;
+        let waits = |turn: &TurnRow| turn.record.status == TurnStatus::Queued;
+        let queue = turns.into_iter().rev().filter(waits).collect();
+        Ok(Agenda { queue, ..Agenda::default() })
     }
 
     /// Gives a session an actor. None: something has changed since its row was read.
@@ -366,6 +418,7 @@ impl Manager {
         vec![
             LimitView::new("sessionsInMemory", lives.len(), limits.sessions_max),
             LimitView::new("turnsRunning", *self.shelf.running.borrow(), limits.turns_max),
+            LimitView::new("subagentsRunning", self.shelf.lanes.counts().0, limit::SUBAGENTS_OF_SERVER_MAX),
             LimitView::new("restingScopes", resting, limit::RESTING_SCOPES_MAX),
             LimitView::new("restingScopesWithPrograms", busy, limit::RESTING_PROGRAM_SCOPES_MAX),
             LimitView::new("fileMarksOfASession", scopes.most(|scope| scope.files.count()), limit::FILE_MARKS_MAX),
@@ -416,8 +469,7 @@ pub(super) mod tests {
     use crate::model::Models;
     use crate::model::{Model, ModelRequest, ModelStream};
     use crate::protocol::{
-        ErrorBody, ErrorCode, PermissionMode, PermissionPolicy, PromptContent, PromptMode, Reasoning, SessionStatus,
-        TurnStatus, TurnStop, Usage,
+        ErrorBody, PermissionMode, PermissionPolicy, PromptContent, PromptMode, Reasoning, TurnStop, Usage,
     };
     use crate::session::{Equipment, GrantBook, NewPrompt, ServerRules};
     use crate::store::{MemoryStore, SessionSettings};
@@ -485,6 +537,7 @@ pub(super) mod tests {
             saved: Arc::new(GrantBook::empty(Arc::clone(&store))),
             roots: Vec::new(),
             meters: Arc::default(),
+            session_count: Arc::default(),
             tracer: Default::default(),
         };
         Manager::with_idle(store, Arc::new(Bench), (terms, idle))
@@ -516,6 +569,8 @@ pub(super) mod tests {
             message_count: 0,
             usage: Usage::default(),
             settings,
+            lineage: None,
+            children: Vec::new(),
         };
         manager.create(row, None).await.expect("created").session_id
     }

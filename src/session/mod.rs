@@ -10,6 +10,7 @@ mod actor;
 mod ask;
 mod attendance;
 mod book;
+mod children;
 mod clients;
 mod control;
 mod fork;
@@ -40,6 +41,7 @@ mod weight;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
 use crate::base::BoxFuture;
@@ -48,7 +50,7 @@ use crate::base::trace::Tracer;
 use crate::base::workspace::Workspace;
 use crate::config::{AgentCatalog, Limits, McpServer};
 use crate::hook::Hooks;
-use crate::host::Recording;
+use crate::host::{Grounds, Recording};
 use crate::model::{Model, Models};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId};
 use crate::store::{SessionSettings, StoreError};
@@ -60,6 +62,7 @@ pub use actor::{Accepted, NewPrompt, NewSettings};
 pub use ask::{Answer, GrantTerms, Resolved, Says};
 pub use attendance::Attending;
 pub use book::GrantBook;
+pub use children::{AgentRole, may_work_in};
 pub use control::{Command, Controlled};
 pub use fork::NewFork;
 pub use grammar::Misplaced;
@@ -123,6 +126,33 @@ pub trait Workbench: Send + Sync + 'static {
         None
     }
 
+    /// Where working trees of sub-agents of a session with these settings are made from.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn grounds(&self, _settings: &SessionSettings) -> Result<Grounds, ApiError> {
+        Err(ApiError::conflict("sub-agents have no working trees of their own here"))
+    }
+
+    /// What a sub-agent of that name is: a type of agent, or one that is defined where the session works. None: nobody is
+    /// called so.
+    fn role(&self, _settings: &SessionSettings, name: &str) -> Option<AgentRole> {
+        (name == "default").then(AgentRole::default)
+    }
+
+    /// The names that are known.
+    fn roles(&self, _settings: &SessionSettings) -> Vec<String> {
+        vec!["default".to_owned()]
+    }
+
+    /// Whether a session may have that model.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with the field `model`.
+    fn check_model(&self, _model: &str) -> Result<(), ApiError> {
+        Ok(())
+    }
+
     /// Runs a turn to its end.
     fn run(&self, input: TurnInput, cancel: CancellationToken) -> BoxFuture<'static, TurnOutcome> {
         Box::pin(run_turn(input, cancel))
@@ -143,6 +173,8 @@ pub struct Terms {
     pub roots: Vec<PathBuf>,
     /// Counts what happens.
     pub meters: Arc<Meters>,
+    /// Sessions in the store, about: what is being made counts already.
+    pub session_count: Arc<AtomicU64>,
     /// Tells a collector of it.
     pub tracer: Tracer,
 }

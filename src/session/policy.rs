@@ -217,9 +217,10 @@ fn prepared(grants: &[Grant]) -> Grants {
     ready
 }
 
-/// Whether a tool is there for looking. A list of tasks is the session's own.
+/// Whether a tool is there for looking. A list of tasks is the session's own, and a sub-agent may do no more than it.
 fn only_looks(facts: Facts<'_>) -> bool {
-    let by_category = matches!(facts.category, Some(ToolCategory::Read | ToolCategory::Search | ToolCategory::Task));
+    let looking = [ToolCategory::Read, ToolCategory::Search, ToolCategory::Task, ToolCategory::Subagent];
+    let by_category = facts.category.is_some_and(|category| looking.contains(&category));
     by_category || facts.annotations.is_some_and(|annotations| annotations.read_only == Some(true))
 }
 
@@ -262,6 +263,7 @@ mod tests {
             saved: Arc::new(saved),
             roots: vec!["/more".into()],
             meters: Arc::default(),
+            session_count: Arc::default(),
             tracer: Default::default(),
         };
         let settings = SessionSettings {
@@ -289,6 +291,8 @@ mod tests {
             message_count: 0,
             usage: Usage::default(),
             settings,
+            lineage: None,
+            children: Vec::new(),
         };
         Policy::new(&terms, &row)
     }

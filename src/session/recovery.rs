@@ -39,7 +39,7 @@ impl Manager {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.recover_children().await
     }
 
     async fn recover_session(&self, id: &SessionId, turns: Vec<TurnRow>) -> Result<(), StoreError> {

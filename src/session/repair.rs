@@ -130,6 +130,12 @@ impl Remains {
             | EventBody::ChangesUndone { .. }
             | EventBody::ChangesRedone { .. }
             | EventBody::SessionForked { .. }
+            | EventBody::SubagentStart(_)
+            | EventBody::SubagentQueued(_)
+            | EventBody::SubagentComplete(_)
+            | EventBody::SubagentError(_)
+            | EventBody::SubagentRequest(_)
+            | EventBody::SubagentResponse(_)
             | EventBody::Abort { .. } => {}
         }
     }

@@ -13,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::actor::Order;
+use super::children::{TurnChildren, ceilings, narrowed};
 use super::clients::SessionClients;
 use super::gate::SessionGate;
 use super::history::{Conversation, Rebuild};
 use super::journal::Journal;
 use super::live::Live;
+use super::manager::{Manager, Shelf};
 use super::metered::{Metered, count_call, tool_name};
 use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
@@ -35,8 +37,8 @@ use crate::model::{AgentSession, Model, StopReason};
 use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnStatus, TurnTask,
 };
-use crate::store::{SessionSettings, StoreError, Waiting};
-use crate::tool::{ChangeRecorder, Registry, Scope};
+use crate::store::{SessionRow, SessionSettings, StoreError, Waiting};
+use crate::tool::{ChangeRecorder, Children, Registry, Scope};
 
 /// Events that are read at once.
 const PAGE: usize = 1_000;
@@ -203,6 +205,9 @@ impl Steering for Helm {
 /// What a turn's task needs.
 pub(super) struct Job {
     pub(super) live: Arc<Live>,
+    pub(super) shelf: Arc<Shelf>,
+    /// Of a session under another one.
+    pub(super) row: Option<Box<SessionRow>>,
     pub(super) bench: Arc<dyn Workbench>,
     pub(super) terms: Arc<Terms>,
     pub(super) turn: TurnId,
@@ -284,6 +289,7 @@ fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
 fn clients(job: &Job, notices: Vec<String>) -> SessionClients {
     let clients = SessionClients {
         live: Arc::clone(&job.live),
+        root: job.gate.root.clone(),
         terms: Arc::clone(&job.terms),
         turn: job.turn.clone(),
         sink: Arc::clone(&job.sink),
@@ -297,6 +303,13 @@ fn clients(job: &Job, notices: Vec<String>) -> SessionClients {
 }
 
 async fn run(mut job: Job) -> Finished {
+    match hold_to_those_above(&mut job).await {
+        Ok(()) => run_held(job).await,
+        Err(error) => unbegun(job.turn, error, &job.progress),
+    }
+}
+
+async fn run_held(mut job: Job) -> Finished {
     let turn = job.turn.clone();
     // It may wait for tool servers.
     let equipment = tokio::select! {
@@ -320,10 +333,9 @@ async fn run(mut job: Job) -> Finished {
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
     let (scope, sink, live) = (Arc::clone(&job.scope), Arc::clone(&job.sink), Arc::clone(&job.live));
+    *scope.children.lock() = Some(children(&job, &equipment.registry));
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
-    if let Some(recorder) = agent_works {
-        recorder.command_begins().await;
-    }
+    begin_command(agent_works).await;
     let gate: Arc<dyn Gate> = Arc::new(job.gate);
     let clients = Line::new(Arc::new(talk), job.cancel.clone());
     let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
@@ -359,7 +371,7 @@ async fn run(mut job: Job) -> Finished {
         compacting: Compacting { percent: terms.limits.read().compact_percent, model: model_of_summaries },
     };
     let outcome = job.bench.run(input, job.cancel).await;
-    *scope.recorder.lock() = None;
+    leave(&scope);
     tell_changes((recorder.as_deref(), agent_works.is_some()), &sink).await;
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));
@@ -370,6 +382,47 @@ async fn run(mut job: Job) -> Finished {
 /// Whether the session is to get a title from the turn.
 fn wants_title(job: &Job) -> bool {
     job.settings.title.is_none() && job.task.is_none()
+}
+
+/// What the turn's tools can do about sessions under its own.
+fn children(job: &Job, registry: &Arc<Registry>) -> Arc<dyn Children> {
+    Arc::new(TurnChildren {
+        live: Arc::downgrade(&job.live),
+        shelf: Arc::clone(&job.shelf),
+        bench: Arc::clone(&job.bench),
+        terms: Arc::clone(&job.terms),
+        turn: job.turn.clone(),
+        settings: job.settings.clone(),
+        registry: Arc::clone(registry),
+    })
+}
+
+/// Holds the turn of a session under others to what those may do now, and makes the clients of the one above all its own.
+async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
+    let Some(row) = job.row.take() else { return Ok(()) };
+    let manager = Manager { shelf: Arc::clone(&job.shelf) };
+    let above = manager.above(&row).await.map_err(|error| error.0)?;
+    let lineage = row.lineage.as_deref().cloned().unwrap_or_default();
+    job.settings = narrowed(&job.settings, &lineage, &above)?;
+    job.gate.mode = job.settings.permission_mode;
+    job.gate.ceilings = ceilings(&job.terms, &above);
+    if let Some(root) = lineage.root() {
+        job.gate.root = Some(manager.live(row.client.as_ref(), root).await.map_err(|error| error.0)?);
+    }
+    Ok(())
+}
+
+/// All that works elsewhere does counts as one command.
+async fn begin_command(recorder: Option<&Arc<dyn ChangeRecorder>>) {
+    if let Some(recorder) = recorder {
+        recorder.command_begins().await;
+    }
+}
+
+/// The turn's tools are done.
+fn leave(scope: &Scope) {
+    *scope.recorder.lock() = None;
+    *scope.children.lock() = None;
 }
 
 /// A turn whose loop has ended. Who only carries has seen nothing of the conversation.

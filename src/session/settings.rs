@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use crate::protocol::{AgentOptions, Beginning, Configure, PermissionMode, Reasoning, agent_of};
-use crate::store::SessionSettings;
+use crate::store::{SessionRow, SessionSettings};
 
 /// What a list of tools calls all of them.
 pub const ALL_TOOLS: &str = "*";
@@ -110,8 +110,14 @@ pub fn beginning(settings: &SessionSettings) -> Beginning {
     Beginning {
         settings: Some(Box::new(changes)),
         permissions: settings.permissions.clone().map(Box::new),
+        lineage: None,
         tells_grants: true,
     }
+}
+
+/// The same of a session, with where it stands.
+pub(super) fn beginning_of(row: &SessionRow) -> Beginning {
+    Beginning { lineage: row.lineage.clone(), ..beginning(&row.settings) }
 }
 
 /// The settings that a session began with. None: its log is of a time in which that was not said.

@@ -37,9 +37,7 @@ impl Tally {
                 self.silent_reply = text.trim().is_empty();
                 self.messages += u64::from(!self.silent_reply);
             }
-            EventBody::ToolCallStart { .. } => {
-                self.messages += u64::from(std::mem::take(&mut self.silent_reply));
-            }
+            EventBody::ToolCallStart { .. } => self.messages += u64::from(std::mem::take(&mut self.silent_reply)),
             EventBody::TurnComplete { usage, .. } | EventBody::CompactionFailed { usage, .. } => {
                 self.usage = self.usage.plus(usage.unwrap_or_default());
             }
@@ -86,6 +84,12 @@ impl Tally {
             | EventBody::ChangesUndone { .. }
             | EventBody::ChangesRedone { .. }
             | EventBody::SessionForked { .. }
+            | EventBody::SubagentStart(_)
+            | EventBody::SubagentQueued(_)
+            | EventBody::SubagentComplete(_)
+            | EventBody::SubagentError(_)
+            | EventBody::SubagentRequest(_)
+            | EventBody::SubagentResponse(_)
             | EventBody::Abort { .. } => {}
         }
     }

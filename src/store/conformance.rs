@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
-    Apart, Grant, GrantRow, GrantSubject, MemoryStore, OutcomeRow, Said, SessionRow, SessionSettings, SqliteStore,
-    Steers, Store, StoreError, TurnRow, Waiting, Which, Write, commit,
+    Apart, Grant, GrantRow, GrantSubject, MemoryStore, OpenRun, OutcomeRow, Said, SessionRow, SessionSettings,
+    SqliteStore, Steers, Store, StoreError, TurnRow, Waiting, Which, Write, commit,
 };
 use crate::protocol::{
-    ClientId, Configure, Event, Held, Part, PermissionMode, PromptContent, Reasoning, SessionId, SessionStatus, TurnId,
-    TurnRecord, TurnSettings, TurnStatus, TurnStop, Usage,
+    ClientId, Configure, Event, Held, Lineage, Part, PermissionMode, PromptContent, Reasoning, SessionId,
+    SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, Usage,
 };
 
 pub(super) type Shared = Arc<dyn Store>;
@@ -54,6 +54,8 @@ pub(super) fn row(id: &str) -> SessionRow {
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
         },
+        lineage: None,
+        children: Vec::new(),
     }
 }
 
@@ -138,6 +140,7 @@ async fn holds(store: Shared) {
     a_deleted_session_is_gone(&store).await;
     lifecycle_events_are_listed_for_each_client(&store).await;
     large_events_hide_no_others(&store).await;
+    sessions_know_those_under_them(&store).await;
     callbacks_come_in_order(&store).await;
     saved_grants_come_and_go(&store).await;
     the_first_outcome_stays_until_it_has_expired(&store).await;
@@ -320,6 +323,46 @@ async fn lists_are_newest_first_and_apart(store: &Shared) {
     let other: ClientId = "c2".parse().expect("an id");
     assert_eq!(list(Some(&other), None, 9).await, Ok(vec![]));
     assert_eq!(store.session_count().await, Ok(5));
+}
+
+async fn sessions_know_those_under_them(store: &Shared) {
+    let under = |id: &str, path: &[&str]| {
+        let path = path.iter().map(|id| session_id(id)).collect();
+        let lineage = Lineage { path, name: Some(format!("n-{id}")), ..Lineage::default() };
+        SessionRow { lineage: Some(Box::new(lineage)), ..row(id) }
+    };
+    let (one, two, deep) = (under("t-1", &["t"]), under("t-2", &["t"]), under("t-3", &["t", "t-1"]));
+    put(store, vec![create("t")]).await;
+    for row in [&one, &two, &deep] {
+        put(store, vec![Write::CreateSession(Box::new(row.clone()))]).await;
+    }
+    assert_eq!(store.session(&one.id).await, Ok(Some(one.clone())));
+    let family = async |root: &str, after: Option<&str>, limit| {
+        let after = after.map(session_id);
+        store.family(&session_id(root), after.as_ref(), limit).await
+    };
+    assert_eq!(family("t", None, 9).await, Ok(vec![deep.clone(), two.clone(), one.clone()]));
+    assert_eq!(family("t", None, 1).await, Ok(vec![deep.clone()]));
+    assert_eq!(family("t", Some("t-3"), 9).await, Ok(vec![two.clone(), one.clone()]));
+    assert_eq!(family("t-1", None, 9).await, Ok(vec![]), "it is not above all");
+    assert_eq!(family("t", Some("none"), 9).await, Err(StoreError::NoSession(session_id("none"))));
+    assert_eq!(store.with_children().await, Ok(vec![]));
+    let run = OpenRun {
+        session: one.id.clone(),
+        turn: TurnId::generate(),
+        by: TurnId::generate(),
+        background: true,
+        ended: false,
+        merge: None,
+    };
+    let waits = SessionRow { children: vec![run], ..row("t") };
+    put(store, vec![Write::UpdateSession(Box::new(waits.clone()))]).await;
+    assert_eq!(store.with_children().await, Ok(vec![waits]));
+    put(store, vec![Write::UpdateSession(Box::new(row("t")))]).await;
+    assert_eq!(store.with_children().await, Ok(vec![]));
+    let gone = ["t-3", "t-2", "t-1", "t"].map(|id| Write::DeleteSession(session_id(id)));
+    put(store, gone.to_vec()).await;
+    assert_eq!(family("t", None, 9).await, Ok(vec![]));
 }
 
 async fn turns_keep_their_places_whatever_their_ids(store: &Shared) {

@@ -3,6 +3,7 @@
 //! Commits are applied by whoever hands one in while nobody else is at it; so callbacks come in
 //! order, one at a time, and one that hands in further commits does not nest.
 
+mod listing;
 mod outcomes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::outcomes::Outcomes;
-use super::lifecycle::{Bell, Bounds, EndsKept, LifecyclePage, PAGE_BYTES_MAX, gone, line_of};
+use super::lifecycle::{Bell, Bounds, EndsKept, LifecyclePage, gone, line_of};
 use super::{
     BoxFuture, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, Said, SessionRow, Store, StoreError, TurnRow,
     Which, Write,
@@ -245,30 +246,6 @@ impl State {
         }
     }
 
-    /// A client's lifecycle events behind a place.
-    fn lifecycle(&self, client: &str, after: u64, limit: usize) -> LifecyclePage {
-        let mut page = LifecyclePage { entries: Vec::new(), upto: after };
-        let Some(of) = self.lifecycles.get(client) else { return page };
-        let (from, mut bytes) = (of.entries.partition_point(|(place, _)| *place <= after), 0);
-        for (place, told) in of.entries.range(from..).take(limit) {
-            page.upto = *place;
-            let event = match told {
-                Told::Gone(event) => Some(event),
-                Told::Event { number, seq } => self.sessions.get(number).and_then(|held| {
-                    let at = held.events.binary_search_by_key(seq, |event| event.seq).ok()?;
-                    held.events.get(at)
-                }),
-            };
-            let Some(event) = event else { continue };
-            bytes += event.payload.get().len();
-            page.entries.push((*place, event.clone()));
-            if bytes >= PAGE_BYTES_MAX {
-                break;
-            }
-        }
-        page
-    }
-
     /// Does what [`Self::check`] has found possible.
     fn apply(&mut self, writes: Vec<Write>) {
         for write in writes {
@@ -374,6 +351,20 @@ impl Store for MemoryStore {
             Ok(newest_first.filter(|row| row.client.as_ref() == client).take(limit).cloned().collect())
         });
         Box::pin(async move { found.await.and_then(|rows| rows) })
+    }
+
+    fn family<'a>(
+        &'a self,
+        root: &'a SessionId,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+        let found = self.read(|s| s.family(root, after, limit));
+        Box::pin(async move { found.await.and_then(|rows| rows) })
+    }
+
+    fn with_children(&self) -> BoxFuture<'_, Result<Vec<SessionRow>, StoreError>> {
+        self.read(State::with_children)
     }
 
     fn events<'a>(

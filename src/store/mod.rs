@@ -40,7 +40,7 @@ pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
-pub use rows::{Came, Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+pub use rows::{Came, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, Steers, TurnRow};
 pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 pub use sqlite::{Inspection, SqliteStore};
 
@@ -216,6 +216,18 @@ pub trait Store: Send + Sync + 'static {
         after: Option<&'a SessionId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>>;
+
+    /// Sessions under this one, however deep, newest first, at most `limit`, behind `after` (the last id of the page before).
+    /// Of a session that is not above all: none, see [`Lineage::path`](crate::protocol::Lineage::path).
+    fn family<'a>(
+        &'a self,
+        root: &'a SessionId,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>>;
+
+    /// All sessions that have not done with runs of sessions under them, oldest first: what a restart has to deal with.
+    fn with_children(&self) -> BoxFuture<'_, Result<Vec<SessionRow>, StoreError>>;
 
     /// Events with numbers above `after`, at most about `limit` and about a megabyte, oldest first.
     ///

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    AgentOptions, ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId,
-    SessionStatus, TurnRecord, TurnSettings, Usage,
+    AgentOptions, ClientId, Configure, GrantId, Held, Lineage, Merge, PermissionConfig, PermissionMode, Reasoning,
+    SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, Usage,
 };
 use crate::store::Waiting;
 
@@ -31,6 +31,32 @@ pub struct SessionRow {
     pub usage: Usage,
     /// Settings.
     pub settings: SessionSettings,
+    /// Where it stands in its tree. None: above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Box<Lineage>>,
+    /// Runs of sessions under it that it has not done with, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<OpenRun>,
+}
+
+/// A run of a session under another one, which that one has not done with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRun {
+    /// The session.
+    pub session: SessionId,
+    /// Its turn.
+    pub turn: TurnId,
+    /// The turn of the other one that began it.
+    pub by: TurnId,
+    /// Nobody waits for it: the result comes by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+    /// It is over, and the log says so; the model has not heard of it yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
+    /// What became then of what it did in a working tree of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<Merge>,
 }
 
 /// What a session was set to.

@@ -243,6 +243,20 @@ impl Store for SqliteStore {
         self.read("list sessions", move |c| read::sessions(c, client.as_ref(), after.as_ref(), limit))
     }
 
+    fn family<'a>(
+        &'a self,
+        root: &'a SessionId,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+        let (root, after) = (root.clone(), after.cloned());
+        self.read("list the sessions under one", move |c| read::family(c, &root, after.as_ref(), limit))
+    }
+
+    fn with_children(&self) -> BoxFuture<'_, Result<Vec<SessionRow>, StoreError>> {
+        self.read("list sessions with others under them", |c| read::with_children(c))
+    }
+
     fn events<'a>(
         &'a self,
         id: &'a SessionId,

@@ -5,6 +5,7 @@
 
 mod aliases;
 mod changes;
+mod children;
 mod deferred;
 mod estate;
 mod events;
@@ -41,6 +42,7 @@ use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use aliases::canonical;
 pub use changes::{ChangeRecorder, Recorded};
+pub use children::{ChildState, Children, Spawn};
 pub use deferred::told_bytes;
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
@@ -99,6 +101,8 @@ pub struct Scope {
     pub consoles: Consoles,
     /// Records what the running turn does to files. None: nobody does, or no turn runs.
     pub recorder: Mutex<Option<Arc<dyn ChangeRecorder>>>,
+    /// Starts other sessions and hears of them, for the turn that runs. None: it may not, or no turn runs.
+    pub children: Mutex<Option<Arc<dyn Children>>>,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }

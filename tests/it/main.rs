@@ -12,6 +12,7 @@ mod activation;
 mod anthropic;
 mod attack;
 mod changes;
+mod children;
 mod client_calls;
 mod commands;
 mod compaction;

@@ -151,7 +151,9 @@ impl App {
                 Performed::of(&self.grants(caller, (session.as_ref(), cursor.as_deref())).await?, None)
             }
             Operation::ListTools => Performed::of(&ToolList { tools: self.tools() }, None),
-            Operation::ListAgents => Performed::of(&AgentList { agents: self.agents() }, None),
+            Operation::ListAgents => {
+                Performed::of(&AgentList { agents: self.agents(), types: self.agent_types() }, None)
+            }
             Operation::ListModels => Performed::of(&ModelList { models: self.models().await }, None),
             Operation::GetHealth => Performed::of(&self.health().await, None),
             Operation::CreateSession(_)

@@ -450,6 +450,8 @@ impl Store for Slow {
     // The pipeline asks for nothing else.
     fn session<'a>(&'a self, id: &'a SessionId) -> Read<'a, Option<SessionRow>> { self.0.disk.store.session(id) }
     fn sessions<'a>(&'a self, client: Option<&'a ClientId>, after: Option<&'a SessionId>, limit: usize) -> Read<'a, Vec<SessionRow>> { self.0.disk.store.sessions(client, after, limit) }
+    fn family<'a>(&'a self, root: &'a SessionId, after: Option<&'a SessionId>, limit: usize) -> Read<'a, Vec<SessionRow>> { self.0.disk.store.family(root, after, limit) }
+    fn with_children(&self) -> Read<'_, Vec<SessionRow>> { self.0.disk.store.with_children() }
     fn events<'a>(&'a self, id: &'a SessionId, after: u64, limit: usize) -> Read<'a, Vec<Event>> { self.0.disk.store.events(id, after, limit) }
     fn last_seq<'a>(&'a self, id: &'a SessionId) -> Read<'a, u64> { self.0.disk.store.last_seq(id) }
     fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> Read<'a, bool> { self.0.disk.store.asked(id, which) }

@@ -1,4 +1,4 @@
-//! The limits of external agents.
+//! The limits of external agents, and of sessions under others.
 
 /// Longest name of an ACP server in characters.
 pub const ACP_SERVER_NAME_CHARS_MAX: usize = 64;
@@ -52,3 +52,31 @@ pub const ACP_TOOL_CLIENTS_MAX: usize = 256;
 pub const ACP_TOOL_CLIENT_GREETING_MS: u64 = 10_000;
 /// Pause between two signs of life of a call that runs on, for clients that would give it up.
 pub const ACP_TOOL_PROGRESS_MS: u64 = 10_000;
+/// Runs of sub-agents that are under way at once under one session above all, at each depth; more wait.
+pub const SUBAGENTS_RUNNING_MAX: usize = 10;
+/// Runs of sub-agents that are under way or wait under one session above all; one more is refused.
+pub const SUBAGENTS_MAX: usize = 100;
+/// Runs of sub-agents that are under way at once in the whole server, at each depth; more wait.
+pub const SUBAGENTS_OF_SERVER_MAX: usize = 1_000;
+/// How deep sessions spawn others: at 1 sub-agents spawn none; at 0 nobody does.
+pub const SUBAGENT_DEPTH: usize = 1;
+/// The deepest that can be set.
+pub const SUBAGENT_DEPTH_MAX: usize = 8;
+/// Longest task or message for a sub-agent, in bytes.
+pub const SUBAGENT_TASK_BYTES_MAX: usize = 200_000;
+/// Longest name of a sub-agent, in characters.
+pub const SUBAGENT_NAME_CHARS_MAX: usize = 64;
+/// Shortest and longest wait of one call for sub-agents, and the usual one.
+pub const SUBAGENT_WAIT_MS_MIN: u64 = 10_000;
+/// See [`SUBAGENT_WAIT_MS_MIN`].
+pub const SUBAGENT_WAIT_MS_MAX: u64 = 300_000;
+/// How often a call that waits for a sub-agent says that it goes on.
+pub const SUBAGENT_BEAT_MS: u64 = 60_000;
+/// Sub-agents that one call waits for.
+pub const SUBAGENTS_WAITED_MAX: usize = 100;
+/// Files that the end of a sub-agent with a working tree of its own names.
+pub const MERGED_PATHS_MAX: usize = 50;
+/// Longest patch of what a sub-agent did in a working tree of its own, in bytes.
+pub const MERGE_BYTES_MAX: usize = 64 << 20;
+/// Types of sub-agents that can be configured.
+pub const AGENT_TYPES_MAX: usize = 64;

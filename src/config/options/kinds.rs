@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::config::{AcpServer, Address, McpServer, OpenAiApi, Provider, schema};
+use crate::config::{AcpServer, Address, AgentType, McpServer, OpenAiApi, Provider, schema};
 use crate::protocol::{PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
@@ -321,6 +321,22 @@ impl Setting for Vec<AcpServer> {
     }
     fn show(&self) -> Value {
         self.iter().map(|server| Value::from(server.name.as_str())).collect()
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for Vec<AgentType> {
+    const EXPECTED: &'static str = "nothing: types of sub-agents stand in the configuration file";
+    fn parse(_: &OsStr) -> Option<Self> {
+        None
+    }
+    fn schema() -> Value {
+        schema::list_of(schema::agent_type())
+    }
+    fn show(&self) -> Value {
+        self.iter().map(|kind| Value::from(kind.name.as_str())).collect()
     }
     fn is(&self, other: &Self) -> bool {
         self == other

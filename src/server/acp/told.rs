@@ -19,6 +19,7 @@ use crate::protocol::{ErrorBody, Event, EventBody, NoticeLevel, Part, RequestId,
 
 /// Of what a running call has printed so much is shown, in bytes: its end.
 const PRINTED_BYTES_MAX: usize = 8 << 10;
+const PRUNED: &str = "The conversation did not fit into the model's window: old outputs are no longer shown to it.";
 
 /// What is to be said or done.
 #[derive(Debug, PartialEq)]
@@ -87,6 +88,16 @@ pub(super) struct Teller {
     /// What is told beside the conversation.
     pub(super) beside: Beside,
     out: Vec<Said>,
+}
+
+/// The question that has its end.
+fn answered(response: &EventBody) -> Option<Said> {
+    match response {
+        EventBody::PermissionResponse { request_id, .. } | EventBody::ClientResponse { request_id, .. } => {
+            Some(Said::Answered(request_id.clone()))
+        }
+        _ => None,
+    }
 }
 
 impl Teller {
@@ -203,6 +214,9 @@ impl Teller {
                 }
             }
             EventBody::ClientResponse { request_id, .. } => self.out.push(Said::Answered(request_id)),
+            // It is answered here as if this session asked.
+            EventBody::SubagentRequest(asked) => self.out.push(Said::Asked(asked.request, event.turn_id.clone())),
+            EventBody::SubagentResponse(ended) => self.out.extend(answered(&ended.response)),
             EventBody::ClientNotice { level, text, .. } => self.notice(level, &text, None),
             EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
                 let words = format!("The call of {tool_name} came {call_count} times in a row and was not run again.");
@@ -216,11 +230,7 @@ impl Teller {
                 let words = format!("The conversation could not be summed up: {}", error.message);
                 self.notice(NoticeLevel::Warning, &words, None);
             }
-            EventBody::CompactionPrune { .. } => {
-                let words =
-                    "The conversation did not fit into the model's window: old outputs are no longer shown to it.";
-                self.notice(NoticeLevel::Info, words, None);
-            }
+            EventBody::CompactionPrune { .. } => self.notice(NoticeLevel::Info, PRUNED, None),
             EventBody::ChangesUndone { paths, .. } => self.changed("Undone", &paths),
             EventBody::ChangesRedone { paths, .. } => self.changed("Done again", &paths),
             // How a session came to be, how turns wait and hold, and what stands on screens: no update is for that.

@@ -88,6 +88,7 @@ fn path(path: &str, schemas: &mut Schemas) -> Value {
                 (json!({ "type": "string", "pattern": "^[0-9a-fA-F]{32,128}$" }), "A word that was never sent before.")
             }
             "turnId" => (schemas.incoming::<crate::protocol::TurnId>(), "The turn."),
+            "runId" => (schemas.incoming::<crate::protocol::RunId>(), "The run."),
             "grantId" => (schemas.incoming::<crate::protocol::GrantId>(), "The grant."),
             "tokenId" => (schemas.incoming::<crate::protocol::SessionTokenId>(), "The token's id, not the token."),
             _ => (json!({ "type": "string", "minLength": 1 }), "A name."),

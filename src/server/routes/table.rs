@@ -7,13 +7,13 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{changes, mcp, session_tokens};
+use super::{changes, mcp, runs, session_tokens};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
-    AgentList, AgentState, AskMcp, Compact, Control, CountTokens, CreateSession, Deleted, DiffView, Event, ExplainCall,
-    Feedback, Fork, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView, ModelList, NewSessionToken, Page,
-    PermissionExplanation, Prompt, Proof, SessionTokenList, SessionView, TokenCount, ToolList, TrustProject,
-    TurnRecord, Undo, Undone,
+    AgentList, AgentState, AskMcp, CancelRun, CancelledRuns, Compact, Control, CountTokens, CreateSession, Deleted,
+    DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView,
+    ModelList, NewSessionToken, Page, PermissionExplanation, Prompt, Proof, RunContext, RunView, SessionTokenList,
+    SessionView, TokenCount, ToolList, TrustProject, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -45,6 +45,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(file_changes());
     rows.extend(tool_servers());
     rows.extend(tokens());
+    rows.extend(run_tree());
     rows.extend(permissions());
     rows.extend(server());
     rows.extend(agent());
@@ -271,6 +272,41 @@ fn tokens() -> Vec<Row> {
     ]
 }
 
+fn run_tree() -> Vec<Row> {
+    let children = operation("sessions.children", "The sessions that stand directly under one, the newest first.")
+        .takes(cursor("SessionId"))
+        .takes(limit())
+        .gives::<Page<SessionView>>(200, "A page of sessions.");
+    let list = operation("runs.list", "Turns as runs of a tree, those of the newest sessions first.")
+        .takes(id("sessionId", "SessionId", "Only those of this session and of all under it."))
+        .takes(query(
+            "cursor",
+            "The `nextCursor` of the page before. Default: the first page.",
+            serde_json::json!({ "type": "string" }),
+        ))
+        .takes(limit())
+        .gives::<Page<RunView>>(200, "A page of runs.")
+        .refuses(&[404]);
+    let show = operation("runs.get", "A run.").gives::<RunView>(200, "The run.");
+    let view = serde_json::json!({ "type": "string", "enum": ["summary", "raw"] });
+    let context = operation("runs.context", "What a run's conversation adds up to, or all of it.")
+        .takes(query("view", "`raw`: with the conversation, a page of it. Default: `summary`.", view))
+        .takes(position("cursor", "With `raw`: the `nextCursor` of the page before. Default: the first page."))
+        .takes(limit())
+        .gives::<RunContext>(200, "The run, and its conversation.");
+    let cancel = operation("runs.cancel", "Ends a run, and all under it that go on or wait.")
+        .body::<CancelRun>()
+        .gives::<CancelledRuns>(200, "What was ended.")
+        .refuses(&[409]);
+    vec![
+        row(GET, "/sessions/{sessionId}/children", runs::children, children),
+        row(GET, "/runs", runs::list, list),
+        row(GET, "/runs/{runId}", runs::show, show),
+        row(GET, "/runs/{runId}/context", runs::context, context),
+        row(POST, "/runs/{runId}/cancel", runs::cancel, cancel),
+    ]
+}
+
 fn permissions() -> Vec<Row> {
     let explain =
         operation("permissions.explain", "What would happen to a call, and why. Nobody is asked, and nothing runs.")
@@ -296,7 +332,8 @@ fn permissions() -> Vec<Row> {
 
 fn server() -> Vec<Row> {
     let tools = operation("tools", "The tools that sessions have now.").gives::<ToolList>(200, "The tools.");
-    let agents = operation("agents", "The agents that sessions can name.").gives::<AgentList>(200, "The agents.");
+    let agents = operation("agents", "The agents that sessions can name, and the types of sub-agents.")
+        .gives::<AgentList>(200, "The agents.");
     let models = operation("models", "The models that sessions can name.").gives::<ModelList>(200, "The models.");
     let count_tokens = operation("countTokens", "What a prompt would cost: its tokens, as the model's provider counts them.")
         .more("Of models whose provider has a route for it: Anthropic's Messages and Gemini. Others are a `CONFLICT` (`why: \"no_token_count\"`).")

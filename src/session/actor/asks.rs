@@ -26,7 +26,12 @@ pub(super) struct Settled {
 
 impl Actor {
     /// Puts a question to the clients.
-    pub(super) fn put(&mut self, question: Question, named: oneshot::Sender<RequestId>, reply: oneshot::Sender<End>) {
+    pub(super) fn put(
+        &mut self,
+        question: Question,
+        named: oneshot::Sender<(RequestId, Option<EventBody>)>,
+        reply: oneshot::Sender<End>,
+    ) {
         let Question { turn, deadline, about } = question;
         let running = self.running.as_ref().filter(|running| running.row.record.turn_id == turn);
         if running.is_none_or(|running| running.phase.after(Input::Ask).is_err()) {
@@ -58,8 +63,9 @@ impl Actor {
         if matches!(fits, Fits::Permission { .. }) {
             self.terms.meters.asked.count();
         }
+        let told = self.row.lineage.is_some().then(|| event.clone());
         self.asks.add(Open { request_id: request_id.clone(), event, fits, reply });
-        let _ = named.send(request_id);
+        let _ = named.send((request_id, told));
     }
 
     /// Takes a client's answer.

@@ -132,9 +132,13 @@ impl Actor {
             turn: turn.clone(),
             directory: self.row.settings.working_directory.clone(),
             mode: self.row.settings.permission_mode,
+            ceilings: Vec::new(),
+            root: None,
         };
         let task = runner::start(Job {
             live: Arc::clone(&self.live),
+            shelf: Arc::clone(&self.shelf),
+            row: self.row.lineage.is_some().then(|| Box::new(self.row.clone())),
             bench: Arc::clone(&self.bench),
             terms: Arc::clone(&self.terms),
             turn,
@@ -184,6 +188,10 @@ impl Actor {
             return;
         }
         let Some(turn) = self.queue.front().cloned() else { return };
+        if !self.has_room() {
+            // It is told when there is some.
+            return;
+        }
         match self.begin(turn, (0, Vec::new())).await {
             Ok(_) => drop(self.queue.pop_front()),
             Err(error) => {

@@ -35,8 +35,16 @@ impl Actor {
         };
         // Who has stopped waiting for an answer does not miss it.
         match aimed {
-            Ok(phase) => self.carry_out(kind, phase, command.reason, told).await,
+            Ok(phase) => {
+                if matches!(kind, Kind::Abort | Kind::Interrupt) {
+                    self.end_children(&command.reason);
+                }
+                self.carry_out(kind, phase, command.reason, told).await;
+            }
             Err(error) => drop(told.send(Err(error))),
+        }
+        if kind == Kind::Resume {
+            self.tell_results().await;
         }
     }
 

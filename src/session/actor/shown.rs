@@ -17,6 +17,7 @@ impl Actor {
             Some(_) if self.asks.is_empty() => Doing::Runs,
             Some(_) => Doing::Waits,
         };
+        self.give_room_back();
         self.live.does(doing, [self.queue.len(), self.asks.len()]);
         self.weigh();
     }
@@ -41,6 +42,7 @@ impl Actor {
         view.turn = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
         view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         view.requests = self.asks.shown();
+        view.requests.extend(self.asked_below.iter().map(|asked| asked.event.clone()));
         view
     }
 }
@@ -65,6 +67,7 @@ pub(in crate::session) fn view_of(row: &SessionRow, last_seq: u64) -> SessionVie
         tools: chosen_tools(&row.settings),
         permission_mode: row.settings.permission_mode,
         title: row.settings.title.clone(),
+        lineage: row.lineage.clone(),
         turn: None,
         queued: 0,
         requests: Vec::new(),

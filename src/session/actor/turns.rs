@@ -51,6 +51,7 @@ impl Actor {
             (_, mode) => mode,
         };
         match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), mode) {
+            Place::Begin if !self.has_room() => self.enqueue(prompt).await,
             Place::Begin => {
                 // Until the turn is counted by itself.
                 let _admitted = self.admit()?;
@@ -278,6 +279,7 @@ impl Actor {
         running.waiting.over(&record);
         self.last = Some((record.turn_id, record.status));
         self.next_turn().await;
+        self.tell_results().await;
     }
 
     /// A turn's end could not be written: those who wait are told, and it is tried again.

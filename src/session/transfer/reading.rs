@@ -116,9 +116,11 @@ impl Imported {
         self.session.id = id.clone();
     }
 
-    /// Gives it to a client. None: to everyone without a client id.
+    /// Gives it to a client. None: to everyone without a client id. What it stood under, and what stood under it, is not here.
     pub fn give_to(&mut self, client: Option<ClientId>) {
         self.session.client = client;
+        self.session.lineage = None;
+        self.session.children.clear();
     }
 }
 

@@ -44,12 +44,17 @@ fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlit
     serde_json::from_str(row.get_ref(column)?.as_str()?).map_err(|e| unreadable(column, e))
 }
 
+fn json_or_null<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(serde_json::from_str).transpose().map_err(|e| unreadable(column, e))
+}
+
 fn id<T: std::str::FromStr<Err = crate::protocol::BadId>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     row.get_ref(column)?.as_str()?.parse().map_err(|e| unreadable(column, e))
 }
 
 const SESSION_COLUMNS: &str =
-    "id, client, status, version, created_at, updated_at, message_count, usage, settings, number";
+    "id, client, status, version, created_at, updated_at, message_count, usage, settings, lineage, children, number";
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let client = row.get_ref(1)?.as_str_or_null()?.map(str::parse).transpose().map_err(|e| unreadable(1, e))?;
@@ -63,6 +68,8 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         message_count: row.get(6)?,
         usage: json(row, 7)?,
         settings: json(row, 8)?,
+        lineage: json_or_null(row, 9)?,
+        children: json_or_null(row, 10)?.unwrap_or_default(),
     })
 }
 
@@ -119,6 +126,33 @@ pub(super) fn sessions(
         "SELECT {SESSION_COLUMNS} FROM session WHERE {whose} AND number < ?1 ORDER BY number DESC LIMIT ?2"
     ))?;
     let rows = list.query_map((below, limit, client.map(ClientId::as_str)), session_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Sessions under a root, newest first.
+pub(super) fn family(
+    connection: &Connection,
+    root: &SessionId,
+    after: Option<&SessionId>,
+    limit: usize,
+) -> Read<Vec<SessionRow>> {
+    let below = match after {
+        Some(id) => number_of(connection, id)?.ok_or_else(|| StoreError::NoSession(id.clone()))?,
+        None => i64::MAX,
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut list = connection.prepare_cached(&format!(
+        "SELECT {SESSION_COLUMNS} FROM session WHERE root = ?3 AND number < ?1 ORDER BY number DESC LIMIT ?2"
+    ))?;
+    let rows = list.query_map((below, limit, root.as_str()), session_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Sessions that have not done with those under them, oldest first.
+pub(super) fn with_children(connection: &Connection) -> Read<Vec<SessionRow>> {
+    let sql = format!("SELECT {SESSION_COLUMNS} FROM session WHERE children IS NOT NULL ORDER BY number");
+    let mut list = connection.prepare(&sql)?;
+    let rows = list.query_map([], session_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

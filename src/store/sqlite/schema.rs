@@ -96,6 +96,16 @@ const STEPS: &[Step] = &[
     Step::Sql(lifecycle::NUMBERED),
     // What waits and is large, apart from the row of its turn.
     Step::Code(said::part_all),
+    // Sessions under others: the one above all, where they stand, and which runs of theirs are not done with.
+    Step::Sql(
+        "
+    ALTER TABLE session ADD COLUMN root TEXT;
+    ALTER TABLE session ADD COLUMN lineage TEXT;
+    ALTER TABLE session ADD COLUMN children TEXT;
+    CREATE INDEX session_of_root ON session (root, number) WHERE root IS NOT NULL;
+    CREATE INDEX session_with_children ON session (number) WHERE children IS NOT NULL;
+",
+    ),
 ];
 
 /// One step.

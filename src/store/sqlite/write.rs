@@ -14,6 +14,7 @@ mod known;
 mod made;
 mod presence;
 mod said;
+mod sessions;
 mod wal;
 
 use std::collections::{BTreeSet, HashMap};
@@ -36,11 +37,10 @@ use super::read;
 use super::turn::TurnBody;
 use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::SessionId;
-use crate::store::chain::Chain;
 use crate::store::layer::Layer;
 use crate::store::lifecycle::Bell;
 use crate::store::meters::events_of;
-use crate::store::{CommitMeter, Committed, Made, SessionRow, StoreError, TurnRow, Write};
+use crate::store::{CommitMeter, Committed, Made, StoreError, TurnRow, Write};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 1_024;
@@ -379,59 +379,6 @@ impl Writer {
             Write::SaveOutcome(row) => Ok(outcome::save(&self.connection, row)?),
             Write::ForgetOutcome(name) => Ok(outcome::forget(&self.connection, name)?),
         }
-    }
-
-    fn create_session(&mut self, row: &SessionRow) -> Result<(), Failed> {
-        if self.known.contains_key(&row.id) || read::number_of(&self.connection, &row.id)?.is_some() {
-            return Err(StoreError::Taken(row.id.clone()).into());
-        }
-        let mut insert = self.connection.prepare_cached(
-            "INSERT INTO session
-             (number, id, client, status, version, created_at, updated_at, message_count, usage, settings)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?;
-        // Never that of one whose rows are still there. One that is rolled back is not given again.
-        let number = self.next_number;
-        self.next_number += 1;
-        insert.execute((
-            number,
-            row.id.as_str(),
-            row.client.as_ref().map(crate::protocol::ClientId::as_str),
-            read::status_number(row.status),
-            row.version,
-            row.created_at,
-            row.updated_at,
-            row.message_count,
-            json(&row.usage)?,
-            json(&row.settings)?,
-        ))?;
-        let known = Known::at((number, 0), (Chain::default(), 0));
-        drop(insert);
-        self.remember(row.id.clone(), known);
-        Ok(())
-    }
-
-    fn update_session(&mut self, row: &SessionRow) -> Result<(), Failed> {
-        let known = self.know(&row.id)?;
-        known.anchored = known.chain.seq();
-        let (number, chain) = (known.number, known.chain);
-        let head = (chain.seq() > 0).then_some(chain);
-        let mut update = self.connection.prepare_cached(
-            "UPDATE session SET status = ?2, version = ?3, updated_at = ?4, message_count = ?5, usage = ?6,
-             settings = ?7, head_seq = ?8, head = ?9 WHERE number = ?1",
-        )?;
-        update.execute((
-            number,
-            read::status_number(row.status),
-            row.version,
-            row.updated_at,
-            row.message_count,
-            json(&row.usage)?,
-            json(&row.settings)?,
-            head.map(|chain| chain.seq()),
-            head.as_ref().map(Chain::value),
-        ))?;
-        Ok(())
     }
 
     fn delete_session(&mut self, id: &SessionId) -> Result<(), Failed> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use simse::app::{App, Extras};
 use simse::config::Settings;
 use simse::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
-use simse::protocol::ToolCallRequest;
+use simse::protocol::{Message, Part, ToolCallRequest};
 use simse::server::{ListenOptions, Server};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
@@ -49,47 +49,101 @@ impl Model for Puppet {
 
     fn stream(&self, _request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         let round = self.rounds.lock().pop_front().unwrap_or_else(|| vec![Does::Says("done")]);
-        let calls = round.iter().any(|does| matches!(does, Does::Calls(..)));
-        let mut items: VecDeque<Does> = VecDeque::new();
-        for does in round {
-            match does {
-                Does::Floods(text, count) => items.extend((0..count).map(|_| Does::Says(text))),
-                other => items.push_back(other),
+        play(round, &self.gate, cancel)
+    }
+}
+
+/// What a director is asked: what the user said last, and what has come of the calls since.
+pub struct Ask {
+    /// The user's last message.
+    pub said: String,
+    /// Results of tools behind it.
+    pub results: Vec<String>,
+}
+
+/// What a director does about it.
+pub type Directs = Arc<dyn Fn(&Ask) -> Vec<Does> + Send + Sync>;
+
+/// A model that goes by what it is told: many sessions at once can each have their own part.
+pub struct Director {
+    directs: Directs,
+    gate: Arc<Semaphore>,
+}
+
+impl Director {
+    /// A director, and the gate at which its rounds wait.
+    pub fn held(directs: impl Fn(&Ask) -> Vec<Does> + Send + Sync + 'static) -> (Arc<dyn Model>, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        (Arc::new(Self { directs: Arc::new(directs), gate: Arc::clone(&gate) }), gate)
+    }
+}
+
+impl Model for Director {
+    fn id(&self) -> &str {
+        "test/director"
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        let mut ask = Ask { said: String::new(), results: Vec::new() };
+        for message in request.messages.iter() {
+            match message {
+                Message::User(parts) => {
+                    let texts = parts.iter().filter_map(|part| match part {
+                        Part::Text { text } => Some(text.as_str()),
+                        Part::Image { .. } => None,
+                    });
+                    ask = Ask { said: texts.collect(), results: Vec::new() };
+                }
+                Message::ToolResult { output, .. } => ask.results.push(output.clone()),
+                Message::Assistant { .. } => {}
             }
         }
-        let gate = Arc::clone(&self.gate);
-        let state = (items, false, gate, cancel, calls, 0);
-        Box::pin(stream::unfold(state, |(mut items, over, gate, cancel, calls, number)| async move {
-            if over {
-                return None;
-            }
-            let mut over = false;
-            let item = loop {
-                match items.pop_front() {
-                    Some(Does::Says(text)) => break Ok(ModelEvent::Text(text.to_owned())),
-                    Some(Does::Calls(name, arguments)) => {
-                        let arguments = arguments.as_object().unwrap().clone();
-                        let id = format!("call_{}", uuid::Uuid::now_v7().simple());
-                        break Ok(ModelEvent::Call(ToolCallRequest { id, name: name.to_owned(), arguments }));
-                    }
-                    Some(Does::Waits) => tokio::select! {
-                        permit = gate.acquire() => permit.unwrap().forget(),
-                        () = cancel.cancelled() => { over = true; break Err(ModelError::Aborted) }
-                    },
-                    Some(Does::Fails(why)) => {
-                        over = true;
-                        break Err(ModelError::Refused(why.to_owned()));
-                    }
-                    Some(Does::Floods(..)) => unreachable!("unfolded above"),
-                    None => {
-                        over = true;
-                        break Ok(ModelEvent::Finished(if calls { StopReason::ToolUse } else { StopReason::EndTurn }));
-                    }
-                }
-            };
-            Some((item, (items, over, gate, cancel, calls, number + 1)))
-        }))
+        play((self.directs)(&ask), &self.gate, cancel)
     }
+}
+
+/// Plays one round.
+fn play(round: Vec<Does>, gate: &Arc<Semaphore>, cancel: CancellationToken) -> ModelStream {
+    let calls = round.iter().any(|does| matches!(does, Does::Calls(..)));
+    let mut items: VecDeque<Does> = VecDeque::new();
+    for does in round {
+        match does {
+            Does::Floods(text, count) => items.extend((0..count).map(|_| Does::Says(text))),
+            other => items.push_back(other),
+        }
+    }
+    let gate = Arc::clone(gate);
+    let state = (items, false, gate, cancel, calls, 0);
+    Box::pin(stream::unfold(state, |(mut items, over, gate, cancel, calls, number)| async move {
+        if over {
+            return None;
+        }
+        let mut over = false;
+        let item = loop {
+            match items.pop_front() {
+                Some(Does::Says(text)) => break Ok(ModelEvent::Text(text.to_owned())),
+                Some(Does::Calls(name, arguments)) => {
+                    let arguments = arguments.as_object().unwrap().clone();
+                    let id = format!("call_{}", uuid::Uuid::now_v7().simple());
+                    break Ok(ModelEvent::Call(ToolCallRequest { id, name: name.to_owned(), arguments }));
+                }
+                Some(Does::Waits) => tokio::select! {
+                    permit = gate.acquire() => permit.unwrap().forget(),
+                    () = cancel.cancelled() => { over = true; break Err(ModelError::Aborted) }
+                },
+                Some(Does::Fails(why)) => {
+                    over = true;
+                    break Err(ModelError::Refused(why.to_owned()));
+                }
+                Some(Does::Floods(..)) => unreachable!("unfolded above"),
+                None => {
+                    over = true;
+                    break Ok(ModelEvent::Finished(if calls { StopReason::ToolUse } else { StopReason::EndTurn }));
+                }
+            }
+        };
+        Some((item, (items, over, gate, cancel, calls, number + 1)))
+    }))
 }
 
 /// A server, its directory and its model.
@@ -122,7 +176,8 @@ impl House {
         let mut settings = Settings::new(work.path().canonicalize().unwrap());
         change(&mut settings);
         let puppet = Arc::new(Puppet { rounds: Mutex::default(), gate: Arc::new(Semaphore::new(0)) });
-        let extras = Extras { models: vec![Arc::clone(&puppet) as Arc<dyn Model>], ..extras };
+        let models = std::iter::once(Arc::clone(&puppet) as Arc<dyn Model>).chain(extras.models).collect();
+        let extras = Extras { models, ..extras };
         let app = App::open(settings, extras).await.unwrap();
         let server = Server::start(Arc::clone(&app), options).await.unwrap();
         Self { address: server.address(), work, app, server, puppet }
