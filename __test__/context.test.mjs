@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import {
+  countTokens,
   createContextPruner,
   createConversation,
   createProviderPromptResolver,
@@ -166,6 +167,61 @@ test('what is spared', () => {
     assert.deepEqual(gone(messages, options), want, JSON.stringify(options))
   assert.throws(() => createContextPruner({ protect: 1 }), refused('options.protect'))
   assert.throws(() => createContextPruner().prune([{ role: 'user' }]), refused('messages.0.content'))
+})
+
+test('a pruner of a conversation that grows says what a new one says', () => {
+  const options = { pruneProtectTokens: 500, pruneMinimumTokens: 300, pruneProtectedTools: ['keep'] }
+  const pruner = createContextPruner(options)
+  // A fixed mix of all that matters; every message is frozen, so what was seen is not looked at again.
+  const next = (n) => {
+    const at = (n * 7919) % 23
+    if (at < 5) return user()
+    if (at === 5) return n % 3 === 0 ? user('[SUMMARY] all') : { role: 'assistant', content: '[Conversation summary]' }
+    if (at < 8) return { role: 'assistant', content: 'so' }
+    if (at === 8) return output(long(900), 'keep')
+    if (at === 9) return output('[OUTPUT PRUNED — 900 chars]')
+    return output(long((n * 131) % 900))
+  }
+  let [all, pruned] = [[], 0]
+  for (let n = 0; n < 400; n++) {
+    all = [...all, Object.freeze(next(n))]
+    const [grown, anew] = [pruner.prune(all), createContextPruner(options).prune(all)]
+    assert.deepEqual(grown, anew, `after ${n}`)
+    assert.equal(grown === all, anew === all)
+    if (grown !== all) pruned++
+    // Another conversation in between, a shorter one, and one whose messages somebody changed.
+    if (n % 50 === 0) assert.equal(pruner.prune([user()]).length, 1)
+  }
+  assert.ok(pruned > 50, `${pruned}`)
+  const open = [user(), output(long(900)), user(), output('n'), user()]
+  assert.notEqual(createContextPruner().prune(open), open)
+  const changing = createContextPruner()
+  assert.notEqual(changing.prune(open), open)
+  open[1].content = 'short'
+  assert.equal(changing.prune(open), open, 'what is not frozen is looked at again')
+})
+
+test('tokens as the model counts them', () => {
+  const code = 'fn main() {\n    println!("{}", 12345 + x);\n}\n'
+  for (const [text, model, want] of [
+    ['hello world', 'openai/gpt-5', 2],
+    ['', 'openai/gpt-5', 0],
+    [code, 'gpt-4o', 14],
+    [code, 'openai/gpt-4', 14],
+    [code, 'ollama/qwen3-coder', 17],
+    ['Straße 東京 🙂', 'o3', 4],
+    ['12345678', 'demo/scripted', 2],
+  ])
+    assert.equal(countTokens(text, { model }), want, `${model} ${text}`)
+  const counted = createConversation({
+    tokenEstimator: (text) => countTokens(text, { model: 'openai/gpt-5' }),
+    contextWindowTokens: 20,
+  })
+  counted.addUser('hello world')
+  assert.deepEqual([counted.estimatedTokens, counted.contextUsagePercent], [2, 10])
+  assert.throws(() => countTokens(5, { model: 'a' }), refused('text'))
+  assert.throws(() => countTokens('a', { modell: 'a' }), refused('options.modell'))
+  assert.throws(() => countTokens('a', { model: '' }), refused('options.model'))
 })
 
 // ── Prompts and instructions ────────────────────────────────────────────────────────────────────

@@ -46,7 +46,7 @@ const OURS_ALONE = new Set(['fork', 'replay', 'together', 'long'])
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
 const OWN_TABLES = Object.fromEntries(
-  ['search', 'edit', 'bash', 'loop', 'bus', 'mcp', 'peers', 'parse'].map((name) => [
+  ['search', 'edit', 'bash', 'loop', 'bus', 'mcp', 'peers', 'parse', 'tokens'].map((name) => [
     name,
     join(top, 'benches', 'tools', `${name}.mjs`),
   ]),

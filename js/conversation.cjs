@@ -21,10 +21,6 @@ const { toJson } = require('./json.cjs')
 
 /** What a message begins with that sums up all before it. */
 const SUMMARY = '[Conversation summary]\n'
-/** So much of a message that is no output is enough to see that it is a summary. */
-const HEAD = 64
-/** No shorter output is pruned; where there is none, nobody need be asked. */
-const OUTPUT_MIN = 200
 /** From this share of the context window on, a conversation is too long. */
 const FULL_PERCENT = 80
 
@@ -67,33 +63,129 @@ const messages = list(message)
 
 // ── Pruning ─────────────────────────────────────────────────────────────────────────────────────
 
-function lineOf({ role, content, toolName, toolCallId }) {
-  if (role === 'tool_result') return ['output', toolName ?? toolCallId ?? '', content]
-  return [role === 'user' ? 'user' : 'other', '', content.slice(0, HEAD)]
+/** Calls Rust; its errors become ours. */
+function ask(run) {
+  try {
+    return run()
+  } catch (cause) {
+    throw revive(cause)
+  }
+}
+
+/** What is said of a message (src/node/context.rs). */
+const USER = 0
+const OTHER = 1
+const SUMMED_UP = 2
+const OUTPUT = 3
+const STAYS = 4
+
+/** What messages begin with that are blank already, or sum up all before them. */
+let marks
+function marked() {
+  marks ??= JSON.parse(ask(() => native.pruneMarks()))
+  return marks
+}
+
+/** Whether a message is one, quickly; what is wrong with one that is not says `assertFits`. */
+function fits(value) {
+  if (!plain(value)) return false
+  const { role, content, toolCallId, toolName, timestamp, isError } = value
+  return (
+    ROLES.includes(role) &&
+    typeof content === 'string' &&
+    (toolCallId === undefined || typeof toolCallId === 'string') &&
+    (toolName === undefined || typeof toolName === 'string') &&
+    (timestamp === undefined || typeof timestamp === 'number') &&
+    (isError === undefined || typeof isError === 'boolean')
+  )
+}
+
+/** What was seen of one conversation. It goes on while the messages are the same ones, with more behind them. */
+class Look {
+  #native
+  #protected
+  #seen = []
+  /** Messages that nobody can change any more are looked at once. */
+  #settled = true
+  /** Where outputs go, and what stands there then. */
+  #due = []
+  #blank = []
+  #prunes = false
+
+  constructor({ pruneProtectedTools, ...options }) {
+    this.#protected = new Set(pruneProtectedTools ?? [])
+    this.#native = ask(() => new native.NativePruner(toJson(options)))
+  }
+
+  goesOn(all) {
+    const seen = this.#seen
+    if (!this.#settled || all.length < seen.length) return false
+    for (let at = seen.length - 1; at >= 0; at--) if (seen[at] !== all[at]) return false
+    return true
+  }
+
+  prune(all) {
+    const from = this.#seen.length
+    const looks = new Uint32Array(2 * (all.length - from))
+    for (let at = from; at < all.length; at++) {
+      const each = all[at]
+      if (!fits(each)) assertFits('prune', messages, all, 'messages')
+      if (!Object.isFrozen(each)) this.#settled = false
+      looks[2 * (at - from)] = this.#kind(each)
+      looks[2 * (at - from) + 1] = each.content.length
+      this.#seen.push(each)
+    }
+    if (looks.length > 0)
+      this.#take(
+        all,
+        ask(() => this.#native.add(looks)),
+      )
+    if (!this.#prunes) return all
+    const pruned = all.slice()
+    for (let n = 0; n < this.#due.length; n++) pruned[this.#due[n]] = this.#blank[n]
+    return Object.freeze(pruned)
+  }
+
+  /** A summary ends what was due before it. */
+  #take(all, [prunes, told, ...due]) {
+    this.#prunes = prunes === 1
+    this.#due.length = told
+    this.#blank.length = told
+    for (const at of due) {
+      // What it showed goes with what it said.
+      const { parts: _, ...rest } = all[at]
+      const content = `${marked()[0]}${rest.content.length} chars]`
+      this.#due.push(at)
+      this.#blank.push(Object.freeze({ ...rest, content }))
+    }
+  }
+
+  #kind({ role, content, toolName, toolCallId }) {
+    const [blank, ...summaries] = marked()
+    if (role === 'tool_result') {
+      return this.#protected.has(toolName ?? toolCallId ?? '') || content.startsWith(blank) ? STAYS : OUTPUT
+    }
+    if (content.startsWith('[') && summaries.some((mark) => content.startsWith(mark))) return SUMMED_UP
+    return role === 'user' ? USER : OTHER
+  }
 }
 
 /** Creates a pruner of old tool outputs. */
 function createContextPruner(options = {}) {
   assertFits('createContextPruner', prunerShape, options, 'options')
   const given = { protectRecentTurns: 2, ...options }
+  let look
 
   function prune(all) {
-    assertFits('prune', messages, all, 'messages')
-    if (!all.some(({ role, content }) => role === 'tool_result' && content.length >= OUTPUT_MIN)) return all
-    let changes
+    if (!Array.isArray(all)) assertFits('prune', messages, all, 'messages')
+    if (look === undefined || !look.goesOn(all)) look = new Look(given)
     try {
-      changes = JSON.parse(native.pruneConversation(toJson({ entries: all.map(lineOf), options: given })))
+      return look.prune(all)
     } catch (cause) {
-      throw revive(cause)
+      // What it has seen of them by then counts for nothing.
+      look = undefined
+      throw cause
     }
-    if (changes.length === 0) return all
-    const pruned = [...all]
-    for (const [at, content] of changes) {
-      // What it showed goes with what it said.
-      const { parts: _, ...rest } = pruned[at]
-      pruned[at] = Object.freeze({ ...rest, content })
-    }
-    return Object.freeze(pruned)
   }
 
   return Object.freeze({ prune })
@@ -127,6 +219,7 @@ const pruners = new WeakMap()
 /** What a conversation holds. */
 class State {
   messages = []
+  system = undefined
 
   constructor(options) {
     this.options = options
@@ -139,9 +232,11 @@ class State {
   }
 
   all() {
-    const system =
-      this.systemPrompt === undefined ? [] : [Object.freeze({ role: 'system', content: this.systemPrompt })]
-    return Object.freeze([...system, ...this.messages])
+    if (this.systemPrompt === undefined) return Object.freeze([...this.messages])
+    // The same one again, so that who has seen it knows it.
+    if (this.system?.content !== this.systemPrompt)
+      this.system = Object.freeze({ role: 'system', content: this.systemPrompt })
+    return Object.freeze([this.system, ...this.messages])
   }
 
   /** Takes others instead. A system message among them is the system prompt. */
@@ -149,7 +244,7 @@ class State {
     const others = given.filter(({ role }) => role !== 'system')
     const system = given.findLast(({ role }) => role === 'system')
     if (system !== undefined) this.systemPrompt = system.content
-    const copies = others.map((each) => Object.freeze({ ...each }))
+    const copies = others.map((each) => (Object.isFrozen(each) ? each : Object.freeze({ ...each })))
     this.messages = bounded(copies, this.options.maxMessages ?? 0)
   }
 
@@ -250,4 +345,13 @@ function createConversation(options = {}) {
 /** The pruner that a conversation was set up with; undefined for one that is not of ours. */
 const prunerOf = (conversation) => pruners.get(conversation)
 
-module.exports = { createConversation, createContextPruner, prunerOf, serializeMessages }
+const countShape = shape({ model: text })
+
+/** How many tokens a text has for a model. */
+function countTokens(content, options) {
+  assertFits('countTokens', string, content, 'text')
+  assertFits('countTokens', countShape, options, 'options')
+  return ask(() => native.countTokens(content, options.model))
+}
+
+module.exports = { countTokens, createConversation, createContextPruner, prunerOf, serializeMessages }

@@ -4,7 +4,7 @@
 const { createACPClient } = require('./acp-client.cjs')
 const { createLoopBreaker } = require('./breaker.cjs')
 const { createEventBus } = require('./bus.cjs')
-const { createContextPruner, createConversation } = require('./conversation.cjs')
+const { countTokens, createContextPruner, createConversation } = require('./conversation.cjs')
 const { createHookSystem } = require('./hooks.cjs')
 const { createAgenticLoop } = require('./loop.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
@@ -24,6 +24,7 @@ const { createSimseServer } = require('./server.cjs')
 const { fromVercelModel } = require('./vercel-model.cjs')
 
 module.exports = {
+  countTokens,
   createACPClient,
   createAgenticLoop,
   createContextPruner,

@@ -3,6 +3,7 @@
 import simse from './index.cjs'
 
 export const {
+  countTokens,
   createACPClient,
   createAgenticLoop,
   createContextPruner,

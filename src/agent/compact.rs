@@ -130,6 +130,10 @@ impl Turn {
         }
         // Old outputs may not be sent any more.
         let told = self.told(!self.input.model.takes_images()).await;
+        if messages.measured().is_none() {
+            // No provider has said yet how many they are.
+            return self.counted(told).await >= ceiling;
+        }
         self.tokens_of(told.chars(), messages) >= ceiling
     }
 
@@ -182,6 +186,8 @@ impl Turn {
         // A reply that its provider has paused goes on with the very messages that there are.
         let goes_on = self.pieces().next().is_some();
         let Some(cut) = cut(&self.input.messages, keep).filter(|_| !goes_on) else { return Ok(Compacted::Nothing) };
+        // Who reads the log prunes here too.
+        self.input.messages.prune();
         let (count, chars) = (self.input.messages.len() as u64, self.input.messages.chars());
         let sink = Arc::clone(&self.input.sink);
         sink.emit(EventBody::CompactionStart { message_count: count, estimated_chars: chars, trigger })?;

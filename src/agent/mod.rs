@@ -8,6 +8,7 @@ mod breaker;
 mod call;
 mod calls;
 mod compact;
+mod counted;
 mod delegate;
 mod fault;
 mod gate;

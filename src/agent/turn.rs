@@ -35,9 +35,8 @@ use super::reply::{Asking, Listener, Reply};
 use super::rescue::MadeRoom;
 use super::watch::Watched;
 use super::{Sink, SinkError, Steering, Wish};
-use crate::base::limit;
 use crate::config::McpServer;
-use crate::context::{PruneOptions, bound_images, describe_images, prune};
+use crate::context::{bound_images, describe_images, has_too_many_images};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelRequest, StopReason};
 use crate::protocol::{
@@ -290,6 +289,8 @@ impl Turn {
     /// One round. None: the next one follows.
     async fn round(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
         self.steer().await?;
+        // A conversation that is read from the log is pruned at the same places: `stream.start` and `compaction.start` mark them.
+        self.input.messages.prune();
         if let Some(ended) = self.keep_in_window(cancel).await? {
             return Ok(Some(ended));
         }
@@ -380,18 +381,14 @@ impl Turn {
     /// The conversation as the model is told it: the very same where nothing is to be left out or put in other words.
     pub(super) async fn told(&self, without_images: bool) -> Messages {
         let (messages, hooks) = (&self.input.messages, &self.input.environment.hooks);
-        let prunes = messages.output_tokens() >= limit::PRUNE_MINIMUM_TOKENS;
         let registry = &self.input.environment.registry;
         let retells = registry.retells(messages);
-        if !prunes && !without_images && !retells && !hooks.hears_messages() {
+        if !without_images && !retells && !hooks.hears_messages() {
             return messages.clone();
         }
         let mut told = messages.to_vec();
         if retells {
             registry.retell(&mut told);
-        }
-        if prunes {
-            prune(&mut told, &PruneOptions::default());
         }
         if without_images {
             describe_images(&mut told);
@@ -442,7 +439,7 @@ impl Turn {
             return Ok(Some(Ended::Paused));
         }
         let Held { usage, stopped, .. } = std::mem::take(&mut self.held);
-        if shown {
+        if shown && has_too_many_images(&self.input.messages) {
             self.input.messages.edit(|messages| bound_images(messages));
         }
         let findings = std::mem::take(&mut self.findings);

@@ -111,6 +111,7 @@ pub(super) fn run(
         let scope = Scope::default();
         scope.take_share(environment.scope.share().clone());
         *scope.recorder.lock() = environment.scope.recorder.lock().clone();
+        *scope.earlier.lock() = environment.scope.earlier.lock().clone();
         environment.scope = Arc::new(scope);
         environment.ear = call.ear.0;
         match call.leave {

@@ -1,10 +1,12 @@
 //! Every default limit, in one place (those of clients of foreign protocols beside it). Units come last in the names.
 
 mod agents;
+mod context;
 mod definitions;
 mod foreign;
 
 pub use agents::*;
+pub use context::*;
 pub use definitions::*;
 pub use foreign::*;
 
@@ -349,14 +351,6 @@ pub const GLOB_ALTERNATIVES_MAX: usize = 32;
 pub const LIST_ENTRIES_MAX: usize = 2_000;
 /// Levels that a listing of a directory goes down.
 pub const LIST_DEPTH_MAX: usize = 32;
-/// Longest instruction file that is read whole, in bytes.
-pub const INSTRUCTION_FILE_BYTES_MAX: usize = 64 << 10;
-/// All instruction files of a turn together, in bytes.
-pub const INSTRUCTION_FILES_BYTES_MAX: usize = 256 << 10;
-/// Tokens of the newest tool outputs that pruning spares (typescript-api.md §7).
-pub const PRUNE_PROTECTED_TOKENS: usize = 40_000;
-/// Tokens that pruning must save to be done at all (typescript-api.md §7).
-pub const PRUNE_MINIMUM_TOKENS: usize = 20_000;
 /// How long an aborted turn may take to stop before it is cut off (contract.md, Turn control 3).
 pub const TURN_STOP_GRACE_MS: u64 = 10_000;
 /// How long an interrupted turn may take to its next boundary before it is cut off there where it is (contract.md, Turn control 3).

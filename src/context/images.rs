@@ -8,6 +8,20 @@ use crate::protocol::{Message, Part};
 /// What stands behind an output whose image has gone.
 const GONE: &str = "[The image is no longer shown here: look at it again where you need it]";
 
+/// Whether there are images of tools that are too many.
+pub fn has_too_many_images(messages: &[Message]) -> bool {
+    let (mut count, mut sum) = (0, 0);
+    for message in messages {
+        if let Message::ToolResult { parts, .. } = message
+            && !parts.is_empty()
+        {
+            count += 1;
+            sum += parts.iter().map(image_bytes).sum::<usize>();
+        }
+    }
+    count > 1 && sum > limit::IMAGES_BYTES_MAX
+}
+
 /// Drops the images of tools that are too many, oldest first; their outputs say so.
 ///
 /// The newest call's stay in any case: one call hands on no more than `CALL_IMAGES_BYTES_MAX`.
@@ -88,7 +102,9 @@ mod tests {
         let half = limit::IMAGES_BYTES_MAX / 2;
         let user = || Message::User(vec![image(half)]);
         let mut messages = vec![user(), result(vec![image(half)]), result(vec![]), result(vec![image(half), image(1)])];
+        assert!(has_too_many_images(&messages));
         bound_images(&mut messages);
+        assert!(!has_too_many_images(&messages));
         assert_eq!(counts(&messages), [1, 0, 0, 2]);
         let Message::ToolResult { output, .. } = &messages[1] else { panic!("{messages:?}") };
         assert_eq!(output, &format!("o\n{GONE}"));

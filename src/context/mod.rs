@@ -2,10 +2,13 @@
 //!
 //! Old tool outputs are the first to go: they are long, and what mattered in them the model has said
 //! since. The newest turns, everything before the newest summary, and the newest output are never touched.
+//! The rule stands here ([`prune_plan`]); who has a conversation that grows carries it along ([`Pruner`]).
 
 mod compact;
 mod images;
+mod pruner;
 mod room;
+pub mod tokens;
 
 use crate::base::limit;
 use crate::protocol::{Message, Part};
@@ -13,16 +16,18 @@ use crate::protocol::{Message, Part};
 pub use compact::{
     Cut, Keep, SUMMARY_MARK, conversation_tokens, cut, files_of, heard_of, is_summary, shorten_to, tidied, transcript,
 };
-pub use images::{bound_images, describe_images};
-use room::chars;
+pub use images::{bound_images, describe_images, has_too_many_images};
+pub use pruner::{Look, Pruner};
+use room::{chars, json};
 pub use room::{conversation_chars, make_room};
+pub use tokens::{Correction, tokens_of};
 
 /// Tool outputs shorter than this many UTF-16 units stay: a placeholder would save nothing.
 const PRUNED_UNITS_MIN: usize = 200;
 /// What a message begins with that sums up all before it.
-const SUMMARY_MARKS: [&str; 2] = ["[SUMMARY]", "[Conversation summary]"];
+pub const SUMMARY_MARKS: [&str; 2] = ["[SUMMARY]", "[Conversation summary]"];
 /// What a pruned output begins with.
-const PRUNED_MARK: &str = "[OUTPUT PRUNED — ";
+pub const PRUNED_MARK: &str = "[OUTPUT PRUNED — ";
 
 /// One message, as far as pruning looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

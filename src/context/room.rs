@@ -40,7 +40,7 @@ fn arguments(arguments: &serde_json::Map<String, serde_json::Value>) -> usize {
 }
 
 /// About how long a value is in JSON.
-fn json(value: &serde_json::Value) -> usize {
+pub(super) fn json(value: &serde_json::Value) -> usize {
     use serde_json::Value as V;
     match value {
         V::Null | V::Bool(_) | V::Number(_) => 5,

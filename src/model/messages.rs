@@ -3,6 +3,9 @@
 //! A turn of a long session adds a message or two to thousands. So handing a conversation on copies nothing, and a
 //! provider may leave with it what it has encoded of it ([`Messages::keep`]): whoever only adds to it finds that again.
 //! Any other change ([`Messages::edit`]) and every copy begins without.
+//!
+//! For the same reason two more things are carried along: which old outputs are to go ([`Messages::prune`]), and how many
+//! tokens there are ([`Messages::tokens`]). What either costs depends on what is new, and not on how long the conversation is.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -10,7 +13,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::context::{conversation_chars, estimate_tokens};
+use crate::base::limit;
+use crate::context::tokens::{Counter, counter, estimate_message};
+use crate::context::{Correction, Pruner, conversation_chars};
 use crate::protocol::Message;
 
 /// Messages, oldest first. A clone shares them; who changes a shared one gets a copy of its own.
@@ -20,22 +25,56 @@ pub struct Messages(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     list: Vec<Message>,
-    output_tokens: usize,
     chars: u64,
     /// The UTF-16 units that were sent of it, and how many tokens its provider has counted then.
     measured: Mutex<Option<(u64, u64)>>,
     kept: Mutex<Option<Box<dyn Any + Send>>>,
+    pruner: Mutex<Pruner>,
+    /// Tokens by length.
+    estimate: Mutex<Sums>,
+    /// Tokens as the model counts them that was asked about last.
+    counted: Mutex<Option<(Counter, Sums)>>,
+    correction: Mutex<Correction>,
+}
+
+/// A figure of each message, and of all of them.
+#[derive(Debug, Clone, Default)]
+struct Sums {
+    each: Vec<u32>,
+    all: u64,
+}
+
+impl Sums {
+    /// Looks at what is new.
+    fn advance(&mut self, messages: &[Message], of: impl Fn(&Message) -> u64) {
+        for message in &messages[self.each.len().min(messages.len())..] {
+            let one = u32::try_from(of(message)).unwrap_or(u32::MAX);
+            self.each.push(one);
+            self.all += u64::from(one);
+        }
+    }
+
+    /// One has changed.
+    fn again(&mut self, at: usize, message: &Message, of: impl Fn(&Message) -> u64) {
+        if let Some(one) = self.each.get_mut(at) {
+            self.all -= u64::from(*one);
+            *one = u32::try_from(of(message)).unwrap_or(u32::MAX);
+            self.all += u64::from(*one);
+        }
+    }
 }
 
 impl Clone for Inner {
     fn clone(&self) -> Self {
-        let measured = Mutex::new(*self.measured.lock());
         Self {
             list: self.list.clone(),
-            output_tokens: self.output_tokens,
             chars: self.chars,
-            measured,
+            measured: Mutex::new(*self.measured.lock()),
             kept: Mutex::default(),
+            pruner: Mutex::new(self.pruner.lock().clone()),
+            estimate: Mutex::new(self.estimate.lock().clone()),
+            counted: Mutex::new(self.counted.lock().clone()),
+            correction: Mutex::new(*self.correction.lock()),
         }
     }
 }
@@ -44,7 +83,6 @@ impl Messages {
     /// Adds one at the end.
     pub fn push(&mut self, message: Message) {
         let inner = Arc::make_mut(&mut self.0);
-        inner.output_tokens += output_tokens(&message);
         inner.chars = inner.chars.saturating_add(conversation_chars(std::slice::from_ref(&message)));
         inner.list.push(message);
     }
@@ -53,14 +91,91 @@ impl Messages {
     pub fn edit(&mut self, change: impl FnOnce(&mut Vec<Message>)) {
         let inner = Arc::make_mut(&mut self.0);
         change(&mut inner.list);
-        inner.output_tokens = inner.list.iter().map(output_tokens).sum();
         inner.chars = conversation_chars(&inner.list);
         *inner.kept.get_mut() = None;
+        *inner.pruner.get_mut() = Pruner::default();
+        *inner.estimate.get_mut() = Sums::default();
+        *inner.counted.get_mut() = None;
     }
 
-    /// About how many tokens the outputs of tools have.
-    pub fn output_tokens(&self) -> usize {
-        self.0.output_tokens
+    /// Blanks old outputs of tools, where it is worth it. How many: what was sent of the conversation so far stays the beginning
+    /// of what is sent next exactly when it is none.
+    pub fn prune(&mut self) -> usize {
+        let mut pruner = self.0.pruner.lock();
+        pruner.advance(&self.0.list);
+        if !pruner.is_due() {
+            return 0;
+        }
+        drop(pruner);
+        let inner = Arc::make_mut(&mut self.0);
+        let of = |list: &[Message], places: &[usize]| -> u64 {
+            places.iter().filter_map(|at| list.get(*at)).map(|one| conversation_chars(std::slice::from_ref(one))).sum()
+        };
+        let before = of(&inner.list, inner.pruner.get_mut().due());
+        let pruned = inner.pruner.get_mut().prune(&mut inner.list);
+        inner.chars = inner.chars.saturating_sub(before).saturating_add(of(&inner.list, &pruned));
+        *inner.kept.get_mut() = None;
+        for at in &pruned {
+            let message = &inner.list[*at];
+            inner.estimate.get_mut().again(*at, message, estimate_message);
+            if let Some((counter, sums)) = inner.counted.get_mut() {
+                let counter = *counter;
+                sums.again(*at, message, |message| counter.message(message));
+            }
+        }
+        pruned.len()
+    }
+
+    /// About how many tokens they have, by their length: quick, whoever reads them.
+    pub fn estimated_tokens(&self) -> u64 {
+        let mut sums = self.0.estimate.lock();
+        sums.advance(&self.0.list, estimate_message);
+        sums.all
+    }
+
+    /// How many tokens they have for a model, as far as that is known; what its provider said so far corrects it
+    /// ([`Self::learn`]). Those of short conversations are estimated by their length. What is new is counted, which may take a
+    /// while ([`Self::counts_soon`]).
+    pub fn tokens(&self, model_id: &str) -> u64 {
+        self.0.correction.lock().apply(self.raw_tokens(model_id))
+    }
+
+    /// The same, together with what stands before them: so many tokens of the system text and the tools.
+    pub fn context_tokens(&self, model_id: &str, beside: u64) -> u64 {
+        self.0.correction.lock().apply(self.raw_tokens(model_id).saturating_add(beside))
+    }
+
+    fn raw_tokens(&self, model_id: &str) -> u64 {
+        let estimated = self.estimated_tokens();
+        if estimated < limit::COUNTED_TOKENS_MIN {
+            return estimated;
+        }
+        let counter = counter(model_id);
+        let mut counted = self.0.counted.lock();
+        let (of, sums) = counted.get_or_insert_with(|| (counter, Sums::default()));
+        if *of != counter {
+            (*of, *sums) = (counter, Sums::default());
+        }
+        sums.advance(&self.0.list, |message| counter.message(message));
+        sums.all
+    }
+
+    /// Whether counting takes no time to speak of. If not, it belongs on the blocking pool: a clone counts for all.
+    pub fn counts_soon(&self, model_id: &str) -> bool {
+        let estimated = self.estimated_tokens();
+        if estimated < limit::COUNTED_TOKENS_MIN {
+            return true;
+        }
+        let counter = counter(model_id);
+        let known = self.0.counted.lock().as_ref().filter(|(of, _)| *of == counter).map_or(0, |(_, sums)| sums.all);
+        counter.is_ready() && estimated.saturating_sub(known) < limit::COUNTED_AT_ONCE_TOKENS
+    }
+
+    /// Learns from a request of these messages of which the provider said how many tokens it had. `beside`: those of the system
+    /// text and the tools, as we count them.
+    pub fn learn(&self, model_id: &str, beside: u64, reported: u64) {
+        let counted = self.raw_tokens(model_id).saturating_add(beside);
+        self.0.correction.lock().learn(counted, reported);
     }
 
     /// About how long they are, in UTF-16 units.
@@ -90,13 +205,6 @@ impl Messages {
     }
 }
 
-fn output_tokens(message: &Message) -> usize {
-    match message {
-        Message::ToolResult { output, .. } => estimate_tokens(output),
-        Message::User(_) | Message::Assistant { .. } => 0,
-    }
-}
-
 impl Deref for Messages {
     type Target = [Message];
     fn deref(&self) -> &[Message] {
@@ -106,9 +214,8 @@ impl Deref for Messages {
 
 impl From<Vec<Message>> for Messages {
     fn from(list: Vec<Message>) -> Self {
-        let output_tokens = list.iter().map(output_tokens).sum();
         let chars = conversation_chars(&list);
-        Self(Arc::new(Inner { list, output_tokens, chars, measured: Mutex::default(), kept: Mutex::default() }))
+        Self(Arc::new(Inner { list, chars, ..Inner::default() }))
     }
 }
 
@@ -184,11 +291,53 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_counted() {
-        let mut messages = Messages::from(vec![user("aaaa"), output("12345678")]);
-        messages.push(output("1"));
-        assert_eq!(messages.output_tokens(), 3);
-        messages.edit(|list| drop(list.remove(1)));
-        assert_eq!(messages.output_tokens(), 1);
+    fn old_outputs_go_in_place_and_what_was_kept_goes_with_them() {
+        let long = "x".repeat(4 * 30_000);
+        let mut messages = Messages::default();
+        for _ in 0..3 {
+            messages.push(user("go on"));
+            messages.push(output(&long));
+        }
+        messages.keep(1_usize);
+        assert_eq!(messages.prune(), 0, "two turns are spared, and 40,000 tokens");
+        assert_eq!(messages.kept::<usize>(), Some(1));
+        messages.push(user("go on"));
+        messages.push(user("go on"));
+        let before = (messages.clone(), messages.tokens("openai/gpt-5"), messages.estimated_tokens());
+        assert_eq!(messages.prune(), 1);
+        assert_eq!(before.0[1], output(&long), "who has it still sees it");
+        assert_eq!(messages[1], output("[OUTPUT PRUNED — 120000 chars]"));
+        assert_eq!((&messages[3], &messages[5]), (&output(&long), &output(&long)));
+        assert_eq!((messages.prune(), messages.kept::<usize>()), (0, None));
+        // What is carried along is what a new look finds.
+        let anew = Messages::from(messages.to_vec());
+        let both = |all: &Messages| (all.tokens("openai/gpt-5"), all.estimated_tokens());
+        assert_eq!(messages.chars(), anew.chars());
+        assert_eq!(both(&messages), both(&anew));
+        assert!(both(&messages).0 < before.1 && both(&messages).1 < before.2);
+    }
+
+    #[test]
+    fn tokens_are_counted_once_and_corrected() {
+        let mut messages = Messages::from(vec![user("12345678")]);
+        assert_eq!(messages.tokens("openai/gpt-5"), 2 + limit::MESSAGE_TOKENS, "a short one is estimated");
+        messages.push(output(&"let x = 1;\n".repeat(10_000)));
+        let counted = messages.tokens("openai/gpt-5");
+        assert_eq!(counted, crate::context::tokens_of(&messages, "openai/gpt-5", Correction::default()));
+        assert_ne!(counted, messages.estimated_tokens());
+        assert_eq!(
+            messages.tokens("anthropic/claude-opus-5"),
+            crate::context::tokens_of(&messages, "anthropic/claude-opus-5", Correction::default())
+        );
+        let raw = messages.tokens("openai/gpt-5");
+        messages.learn("openai/gpt-5", 1_000, 2 * (raw + 1_000));
+        assert_eq!(messages.tokens("openai/gpt-5"), 2 * raw);
+        assert_eq!(messages.context_tokens("openai/gpt-5", 10), 2 * raw + 20);
+        let other = messages.clone();
+        messages.push(user("more"));
+        assert!(messages.tokens("openai/gpt-5") > 2 * raw && other.tokens("openai/gpt-5") == 2 * raw);
+        messages.edit(|list| list.truncate(2));
+        assert_eq!(messages.tokens("openai/gpt-5"), 2 * raw, "what was learnt stays");
+        assert!(messages.counts_soon("openai/gpt-5"));
     }
 }

@@ -1,70 +1,90 @@
-//! What a loop in JavaScript decides as the server's own does: which outputs go, which prompt a model gets, which
-//! instruction files there are.
+//! What a loop in JavaScript decides as the server's own does: which outputs go, how many tokens a text has, which prompt a model
+//! gets, which instruction files there are.
 
 use std::path::PathBuf;
 
 use napi::Env;
 use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::{envelope, parse, to_json};
 use crate::config::ProviderPrompts;
-use crate::context::{Entry, PruneOptions, placeholder, prune_plan};
+use crate::context::tokens::count;
+use crate::context::{Look, PRUNED_MARK, PruneOptions, Pruner, SUMMARY_MARKS};
 use crate::prompt::{discover, provider_prompt};
-
-/// A conversation, as far as pruning looks at it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Prunable {
-    entries: Vec<Line>,
-    options: GivenOptions,
-}
-
-/// Who speaks, the tool, and the text.
-#[derive(Deserialize)]
-struct Line(Speaker, String, String);
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Speaker {
-    User,
-    Other,
-    Output,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GivenOptions {
     protect_recent_turns: usize,
-    #[serde(default)]
-    prune_protected_tools: Vec<String>,
     prune_minimum_tokens: Option<usize>,
     prune_protect_tokens: Option<usize>,
 }
 
-/// Which outputs of a conversation go, and what stands in their place: a JSON array of `[index, text]`.
+/// What messages begin with that matter to pruning: an output that is blank already, then the marks of summaries. JSON.
 #[napi(catch_unwind)]
-pub fn prune_conversation(input: String) -> napi::Result<String> {
-    let Prunable { entries, options } = parse("prune", &input)?;
-    let lines: Vec<Entry<'_>> = entries
-        .iter()
-        .map(|Line(speaker, tool, text)| match speaker {
-            Speaker::User => Entry::User(text),
-            Speaker::Other => Entry::Other(text),
-            Speaker::Output => Entry::Output { tool, text },
-        })
-        .collect();
-    let options = PruneOptions {
-        protected_turns: options.protect_recent_turns,
-        protected_tools: options.prune_protected_tools,
-        protected_tokens: options.prune_protect_tokens,
-        minimum_tokens: options.prune_minimum_tokens,
-    };
-    let plan = prune_plan(&lines, &options).into_iter();
-    let changes: Vec<Value> = plan.filter_map(|at| Some(json!([at, placeholder(&entries.get(at)?.2)]))).collect();
-    Ok(to_json(&changes))
+pub fn prune_marks() -> String {
+    to_json(&std::iter::once(PRUNED_MARK).chain(SUMMARY_MARKS).collect::<Vec<_>>())
+}
+
+/// The rule of pruning over one conversation that grows. Texts stay in JavaScript: only what matters of them comes over.
+#[napi]
+pub struct NativePruner {
+    inner: Mutex<(Pruner, usize)>,
+}
+
+#[napi]
+impl NativePruner {
+    /// At the beginning of a conversation.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(options: String) -> napi::Result<Self> {
+        let given: GivenOptions = parse("prune", &options)?;
+        let options = PruneOptions {
+            protected_turns: given.protect_recent_turns,
+            // JavaScript says of each output whether its tool is one of them.
+            protected_tools: Vec::new(),
+            protected_tokens: given.prune_protect_tokens,
+            minimum_tokens: given.prune_minimum_tokens,
+        };
+        Ok(Self { inner: Mutex::new((Pruner::new(options), 0)) })
+    }
+
+    /// Takes the next messages, two numbers each: 0 the user's, 1 another's, 2 a summary, 3 an output, 4 one that stays; and the length of an output.
+    /// Gives whether outputs go (1) or not (0), how many of those that were told of before still count, and those that are new.
+    #[napi(catch_unwind)]
+    pub fn add(&self, messages: &[u32]) -> Vec<u32> {
+        let mut inner = self.inner.lock();
+        let (pruner, told) = &mut *inner;
+        for message in messages.chunks_exact(2) {
+            let look = match message[0] {
+                0 => Look::User,
+                2 => Look::Summary,
+                3 | 4 => Look::Output { units: message[1] as usize, stays: message[0] == 4 },
+                _ => Look::Other,
+            };
+            if look == Look::Summary {
+                *told = 0;
+            }
+            pruner.push(look);
+        }
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let mut out = vec![u32::from(pruner.is_due()), number(*told)];
+        out.extend(pruner.due().iter().skip(*told).map(|at| number(*at)));
+        *told = pruner.due().len();
+        out
+    }
+}
+
+/// Tokens of a text for a model.
+#[napi(catch_unwind)]
+pub fn count_tokens(text: String, model_id: String) -> f64 {
+    // Far below 2^53.
+    #[allow(clippy::cast_precision_loss, reason = "no text has so many")]
+    let tokens = count(&model_id, &text) as f64;
+    tokens
 }
 
 /// The prompt for a model; null: there is none.

@@ -7,12 +7,13 @@
 //! Deltas are previews and are passed over.
 //!
 //! Invariant of [`Rebuild::finish`]: each call has exactly one result, behind the message that made
-//! it and in the order of the calls; what a crash left open gets a synthetic one.
+//! it and in the order of the calls; what a crash left open gets a synthetic one. Old outputs are blanked at the places where they
+//! were when the turns ran: before each request, which `stream.start` marks, and each summary (`compaction.start`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::context::{bound_images, heard_of, shorten_to};
+use crate::context::{Pruner, bound_images, has_too_many_images, heard_of, shorten_to};
 use crate::model::{AgentSession, ERRANDS_MODEL_ID, Messages};
 use crate::protocol::{
     Event, EventBody, HeldCall, Item, ItemBody, Message, Original, Part, Role, ToolCallRequest, TurnSettings,
@@ -83,6 +84,7 @@ pub struct Conversation {
 #[derive(Debug, Default)]
 pub struct Rebuild {
     messages: Vec<Message>,
+    pruner: Pruner,
     /// What a turn of a client's calls is about: said when there is one in it.
     about: Option<Message>,
     round: Option<Round>,
@@ -125,8 +127,15 @@ impl Outcome {
 impl Rebuild {
     /// Takes in the next event of the log.
     pub fn push(&mut self, event: &Event) {
-        let told =
-            matches!(event.kind.as_ref(), "agent.session" | "changes.undone" | "changes.redone" | "session.forked");
+        let told = matches!(
+            event.kind.as_ref(),
+            "agent.session"
+                | "changes.undone"
+                | "changes.redone"
+                | "session.forked"
+                | "stream.start"
+                | "compaction.start"
+        );
         if (is_item(&event.kind) || told)
             && let Some(body) = event.body()
         {
@@ -151,6 +160,7 @@ impl Rebuild {
                     agent.messages = heard_of(&compaction, (agent.messages, self.messages.len()));
                 }
                 shorten_to(&mut self.messages, &compaction);
+                self.pruner = Pruner::default();
             }
             EventBody::SessionPrompt { prompt, parts, turn: Some(only), .. } if is_of_calls(&only) => {
                 self.about = Some(Message::User(content(prompt, parts)));
@@ -177,6 +187,7 @@ impl Rebuild {
                 self.close_turn();
                 self.messages.push(told_of("redid", (&paths, path_count)));
             }
+            EventBody::StreamStart {} | EventBody::CompactionStart { .. } => self.prune(),
             EventBody::StreamComplete { text, original } => {
                 self.close_round();
                 self.round = Some(Round { text, original, ..Round::default() });
@@ -209,7 +220,10 @@ impl Rebuild {
             let outcome = results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
             found.extend(outcome.into_message(call, &mut self.messages));
         }
-        bound_images(&mut self.messages);
+        if has_too_many_images(&self.messages) {
+            bound_images(&mut self.messages);
+            self.pruner = Pruner::default();
+        }
         if !found.is_empty() {
             self.messages.push(Message::User(found));
         }
@@ -223,8 +237,18 @@ impl Rebuild {
                 && call_id == id
             {
                 (*output, *is_error) = (text, failed);
+                self.pruner = Pruner::default();
                 return;
             }
+        }
+    }
+
+    /// Blanks old outputs, as the turn did before it asked the model. An agent is not asked so, and its calls may still be open.
+    fn prune(&mut self) {
+        let is_open = |round: &Round| round.calls.iter().any(|call| !round.results.contains_key(&call.id));
+        if !self.agents_turn && !self.round.as_ref().is_some_and(is_open) {
+            self.close_round();
+            self.pruner.prune(&mut self.messages);
         }
     }
 
@@ -485,6 +509,25 @@ mod tests {
             _ => None,
         });
         assert_eq!(shown.collect::<Vec<_>>(), ["3", "", "1"]);
+    }
+
+    #[test]
+    fn old_outputs_are_blanked_where_they_were_when_it_ran() {
+        let long = "x".repeat(4 * 50_000);
+        let turn = |id: &str| {
+            let first = [prompt("p"), EventBody::StreamStart {}, said("so"), start(id), end(id, &long)];
+            [&first[..], &[EventBody::StreamStart {}, said("x")]].concat()
+        };
+        let three = [turn("a"), turn("b"), turn("c")].concat();
+        let pruned = |log: &[EventBody]| {
+            let all = rebuilt(log);
+            let is = |one: &&Message| matches!(one, Message::ToolResult { output, .. } if output == "[OUTPUT PRUNED — 200000 chars]");
+            all.iter().filter(is).count()
+        };
+        assert_eq!(pruned(&three), 1, "two turns are spared");
+        assert_eq!(pruned(&[&three[..], &[prompt("q"), prompt("r")]].concat()), 1, "no request was made since");
+        assert_eq!(pruned(&[&three[..], &turn("d")].concat()), 2);
+        assert_eq!(pruned(&[&three[..], &turn("d"), &turn("e")].concat()), 3);
     }
 
     #[test]

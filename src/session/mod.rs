@@ -13,6 +13,7 @@ mod book;
 mod children;
 mod clients;
 mod control;
+mod earlier;
 mod fork;
 mod gate;
 mod grammar;

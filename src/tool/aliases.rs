@@ -35,7 +35,7 @@ const TOOL_NAMES: [(&str, &str); 25] = [
 ];
 
 /// Our name of a tool that models call so. None: they call none of ours so.
-pub(super) fn proper_name(asked: &str) -> Option<&'static str> {
+pub fn proper_name(asked: &str) -> Option<&'static str> {
     TOOL_NAMES.iter().find(|(alias, _)| *alias == asked).map(|(_, name)| *name)
 }
 

@@ -7,6 +7,7 @@ mod aliases;
 mod changes;
 mod children;
 mod deferred;
+mod earlier;
 mod estate;
 mod events;
 mod form;
@@ -40,10 +41,11 @@ pub use crate::hook::Line;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
-pub use aliases::canonical;
+pub use aliases::{canonical, proper_name};
 pub use changes::{ChangeRecorder, Recorded};
 pub use children::{ChildState, Children, Spawn};
 pub use deferred::told_bytes;
+pub use earlier::{EarlierCall, EarlierCalls, WantedCalls};
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use form::Form;
@@ -103,6 +105,8 @@ pub struct Scope {
     pub recorder: Mutex<Option<Arc<dyn ChangeRecorder>>>,
     /// Starts other sessions and hears of them, for the turn that runs. None: it may not, or no turn runs.
     pub children: Mutex<Option<Arc<dyn Children>>>,
+    /// Who has the outputs of the session's earlier calls. None: no session runs a turn.
+    pub earlier: Mutex<Option<Arc<dyn EarlierCalls>>>,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }

@@ -55,6 +55,7 @@ mod openapi;
 mod patching;
 mod pieces;
 mod providers;
+mod pruning;
 mod readme;
 mod rehearsal;
 mod restart;
