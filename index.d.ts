@@ -1288,6 +1288,8 @@ export interface MemoryEntry {
   readonly text: string
   /** Facts about it; `topic` is shown. */
   readonly metadata?: Readonly<Record<string, unknown>>
+  /** When it was first remembered, in milliseconds since 1970. Of {@link createMemoryManager}. */
+  readonly timestamp?: number
 }
 
 /** A long-term memory of the caller's own, as far as the memory tools use it. */
@@ -1303,6 +1305,79 @@ export interface MemoryManager {
   /** Forgets a text; `false` when there is none of that name. */
   delete(id: string): Promise<boolean>
 }
+
+/** Turns texts into vectors. */
+export interface EmbeddingProvider {
+  /** One vector for each text, in their order, all of one length. `model` is the memory's `embeddingAgent`. */
+  embed(
+    input: string | readonly string[],
+    model?: string,
+  ): Promise<{ readonly embeddings: ReadonlyArray<ArrayLike<number>> }>
+}
+
+/** How a memory of {@link createMemoryManager} works. */
+export interface MemoryConfig {
+  /** If not, `initialize()` is refused. */
+  readonly enabled: boolean
+  /** The embedding model: handed to the provider; vectors of different models are never compared. */
+  readonly embeddingAgent?: string
+  /** The score from which on an answer counts: 0 to 1. */
+  readonly similarityThreshold: number
+  /** Answers at most: 1 to 100. */
+  readonly maxResults: number
+}
+
+/** Where it lies. */
+export interface MemoryOptions {
+  /** The file of the memory (SQLite). Default: none, and it ends with the program. */
+  readonly path?: string
+  /** Whose memory it is: projects in one file remember apart. Default: `default`. */
+  readonly project?: string
+  /** Is told when the embedding provider fails, and words alone decide. Default: the console. */
+  readonly logger?: { warn(message: string): void }
+}
+
+/** What a search has found, best first. */
+export type MemoryAnswers = ReadonlyArray<{ readonly entry: MemoryEntry; readonly score: number }>
+
+/** A memory that the package keeps. Every call is refused with `MEMORY_ERROR` before `initialize()` and after `dispose()`. */
+export interface LongTermMemory extends MemoryManager {
+  /** Opens it; twice: nothing. */
+  initialize(): Promise<void>
+  /** Closes it. */
+  dispose(): Promise<void>
+  /** Remembers a text; its name. A text that is there already keeps its own. */
+  add(text: string, metadata?: Readonly<Record<string, unknown>>): Promise<string>
+  /** The same for several, all or none. */
+  addBatch(
+    entries: readonly { readonly text: string; readonly metadata?: Readonly<Record<string, unknown>> }[],
+  ): Promise<readonly string[]>
+  /** By meaning and by words; by words alone while the provider fails. */
+  search(query: string, maxResults?: number, threshold?: number): Promise<MemoryAnswers>
+  /** By words alone. */
+  textSearch(asked: {
+    readonly query: string
+    readonly maxResults?: number
+    readonly threshold?: number
+  }): Promise<MemoryAnswers>
+  /** The text of that name. */
+  getById(id: string): Promise<MemoryEntry | undefined>
+  /** All texts, newest first. */
+  getAll(): Promise<readonly MemoryEntry[]>
+  /** Forgets all. */
+  clear(): Promise<void>
+  /** How many texts there are. */
+  readonly size: number
+  /** Whether it is open. */
+  readonly isInitialized: boolean
+}
+
+/** Creates a long-term memory over an embedding provider: what the server's sessions have, for a program of its own. */
+export function createMemoryManager(
+  embedder: EmbeddingProvider,
+  config: MemoryConfig,
+  options?: MemoryOptions,
+): LongTermMemory
 
 /**
  * Registers `memory_search`, `memory_add` and `memory_delete` over a memory manager. `memory.search`, `memory.add` and
@@ -2045,7 +2120,8 @@ export interface InstructionFile {
 
 /**
  * Finds the instruction files of a directory, in the order of the patterns. What cannot be read, is empty, or lies outside of the directory is
- * left out. `autoInject` is the server's to heed.
+ * left out. A line of a file that is `@path` alone stands for the text of that file, as far as it lies in the directory and is a text (`.md`, `.txt`, `.rst`,
+ * `.adoc`, or without an ending). `autoInject` is the server's to heed.
  */
 export function discoverInstructions(
   options: InstructionDiscoveryOptions & { readonly rootDir: string },

@@ -261,5 +261,9 @@ test('instruction files of one directory, in the order of the patterns, never fr
     ['deep', 'agents'],
   )
   assert.deepEqual(await discoverInstructions({ rootDir: join(room, 'none') }), [])
+  writeFileSync(join(rootDir, 'sub/style.md'), 'style\n@AGENTS.md\n@../../AGENTS.md\n')
+  writeFileSync(join(rootDir, 'AGENTS.md'), 'agents\n@sub/style.md\n')
+  const [importing] = await discoverInstructions({ rootDir })
+  assert.equal(importing.content, 'agents\nstyle\ndeep\n@../../AGENTS.md\n')
   await assert.rejects(discoverInstructions({}), refused('options.rootDir'))
 })

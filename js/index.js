@@ -12,6 +12,7 @@ export const {
   createHookSystem,
   createLoopBreaker,
   createMCPClient,
+  createMemoryManager,
   createProviderPromptResolver,
   createSimseServer,
   createTaskList,

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,8 +20,8 @@ use crate::base::{limit, panics};
 use crate::hook::{Before, CallPoint, Hooks, Line, NoHooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
 use crate::tool::{
-    JudgedPaths, Previewed, Registry, Scope, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
-    bound_parts, canonical, validate_call,
+    JudgedPaths, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput,
+    bound_output, bound_parts, canonical, validate_call,
 };
 
 /// Everything around a call.
@@ -294,8 +295,24 @@ impl Prepared {
                 outcome.findings = self.bound_findings(environment, findings);
             }
         }
+        if !outcome.result.is_error {
+            outcome.findings.extend(self.guidance(environment, cancel).await);
+        }
         outcome.name(asked);
         outcome
+    }
+
+    /// What is to be known of the places that the call has touched, where that was not told yet.
+    async fn guidance(&self, environment: &CallEnvironment, cancel: &CancellationToken) -> Vec<String> {
+        let Some(guide) = environment.scope.guide.lock().clone() else { return Vec::new() };
+        let Subject::Paths(paths) = self.tool.subject_in(&self.request.arguments, &self.context) else {
+            return Vec::new();
+        };
+        let paths: Vec<PathBuf> = paths.into_iter().filter_map(|path| path.resolved).collect();
+        let told = guide.at(&paths, &environment.scope.guided);
+        let told = finish_soon(cancel, AssertUnwindSafe(told).catch_unwind()).await;
+        let chars_max = environment.registry.output_chars_max;
+        told.and_then(Result::ok).unwrap_or_default().into_iter().map(|text| bound_output(text, chars_max)).collect()
     }
 
     /// Whether it may change files without saying which.

@@ -257,6 +257,8 @@ impl Turn {
         }
         self.begins = 0;
         self.input.messages = messages.into();
+        // Instructions of folders went with the rest: who gets there again is told again.
+        self.input.environment.scope.guided.forget();
         Ok(())
     }
 

@@ -21,6 +21,7 @@ mod rescue;
 mod sample;
 #[cfg(test)]
 mod tests;
+mod told;
 mod touched;
 mod turn;
 mod wants;

@@ -29,14 +29,13 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls, plan_calls};
 use super::compact::Compacting;
 use super::fault::{Fault, NO_RESPONSE, endless, model_failure, no_response};
-use super::originals::give_back_originals;
 use super::output::Unfit;
 use super::reply::{Asking, Listener, Reply};
 use super::rescue::MadeRoom;
 use super::watch::Watched;
 use super::{Sink, SinkError, Steering, Wish};
 use crate::config::McpServer;
-use crate::context::{bound_images, describe_images, has_too_many_images};
+use crate::context::{bound_images, has_too_many_images};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelRequest, StopReason};
 use crate::protocol::{
@@ -376,26 +375,6 @@ impl Turn {
             output_schema: self.input.output_schema.as_deref().map(|schema| Arc::new(Value::Object(schema.clone()))),
             agent: None,
         }
-    }
-
-    /// The conversation as the model is told it: the very same where nothing is to be left out or put in other words.
-    pub(super) async fn told(&self, without_images: bool) -> Messages {
-        let (messages, hooks) = (&self.input.messages, &self.input.environment.hooks);
-        let registry = &self.input.environment.registry;
-        let retells = registry.retells(messages);
-        if !without_images && !retells && !hooks.hears_messages() {
-            return messages.clone();
-        }
-        let mut told = messages.to_vec();
-        if retells {
-            registry.retell(&mut told);
-        }
-        if without_images {
-            describe_images(&mut told);
-        }
-        let mut told = hooks.transform_messages(told).await;
-        give_back_originals(messages, &mut told);
-        told.into()
     }
 
     /// A reply without calls: the answer, or nothing at all.

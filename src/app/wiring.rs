@@ -1,6 +1,7 @@
 //! Picks the implementations: the store, the models, the tools of a session. The only place that does.
 
 mod definitions;
+mod lore;
 pub(super) mod roles;
 mod tools;
 
@@ -15,19 +16,17 @@ use super::OpenError;
 use super::providers::openai_options;
 use super::roots::{canonical, held, roots};
 use super::tool_servers::{Around, ToolServers};
+use crate::base::BoxFuture;
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::base::{BoxFuture, clock};
-use crate::config::{
-    AgentCatalog, AgentFolders, AgentType, InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage,
-};
+use crate::config::{AgentCatalog, AgentFolders, AgentType, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::{Logins, Servers};
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Models};
 use crate::permission::Floor;
-use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
+use crate::prompt::{SystemParts, family_prompt, provider_prompt, system_text};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
 use crate::provider::{self, Reach};
 use crate::session::{AgentRole, Equipment, Workbench};
@@ -36,6 +35,7 @@ use crate::store::snapshots::SnapshotStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
 use crate::tool::{Registry, Tool};
 
+use lore::Lore;
 use tools::Fitted;
 
 /// The long-term memory's name in the data directory.
@@ -140,7 +140,7 @@ pub(super) struct Wardrobe {
     /// Definitions of their tools that a model is told one by one, in bytes.
     told_bytes_max: usize,
     provider_prompts: ProviderPrompts,
-    instructions: InstructionDiscovery,
+    lore: Arc<Lore>,
     /// Finds agents.
     agents: Arc<AgentFolders>,
     memories: Option<Arc<Memories>>,
@@ -200,7 +200,7 @@ impl Wardrobe {
             servers: ToolServers::new(servers, logins, around),
             told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
-            instructions: settings.instructions.clone(),
+            lore: Arc::new(Lore::new(settings.instructions.clone())),
             agents: Arc::new(definitions::agent_folders(settings)),
             memories: None,
             recording: None,
@@ -397,24 +397,19 @@ impl Wardrobe {
     }
 
     /// The system text of a session's next turn.
-    async fn system_prompt(&self, settings: &SessionSettings) -> String {
-        let instructions = if self.instructions.auto_inject {
-            let (discovery, directory) = (self.instructions.clone(), settings.working_directory.clone());
-            let look =
-                move || discover(&directories_up(&directory, discovery.root_dir.as_deref()), &discovery.patterns);
-            // Who cannot be read is left out, and never keeps a turn from running.
-            tokio::task::spawn_blocking(look).await.unwrap_or_default()
-        } else {
-            Vec::new()
-        };
-        let date: String = clock::now_text().chars().take("2026-11-21".len()).collect();
+    async fn system_prompt(&self, session: &SessionId, settings: &SessionSettings) -> String {
+        let directory = &settings.working_directory;
+        let (found, surroundings) =
+            tokio::join!(self.lore.files(directory), self.lore.surroundings(session, directory));
         system_text(&SystemParts {
-            prompt: provider_prompt(&self.provider_prompts, &settings.model),
-            working_directory: &settings.working_directory,
+            prompt: provider_prompt(&self.provider_prompts, &settings.model)
+                .unwrap_or_else(|| family_prompt(&settings.model)),
+            working_directory: directory,
             additional_directories: &settings.additional_directories,
             platform: PLATFORM,
-            date: &date,
-            instructions: &instructions,
+            date: &surroundings.date,
+            branch: surroundings.branch.as_deref(),
+            instructions: &found.files,
             session: settings.instructions.as_deref(),
         })
     }
@@ -466,8 +461,11 @@ impl Workbench for Wardrobe {
                 details: None,
             })?;
             let prompt = async {
-                if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(settings).await }
+                if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(session, settings).await }
             };
+            let tops = std::iter::once(&settings.working_directory).chain(&settings.additional_directories);
+            // An agent reads instruction files itself.
+            let guide = self.lore.guide(tops.cloned().collect()).filter(|_| !model.is_agent());
             let (system, registry) = tokio::join!(prompt, self.registry(session, settings));
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
@@ -482,7 +480,7 @@ impl Workbench for Wardrobe {
             };
             let hooks = Arc::clone(&self.hooks);
             let notices = Self::gone(settings);
-            Ok(Equipment { model, fallbacks, system, registry, hooks, models, agent_servers, notices })
+            Ok(Equipment { model, fallbacks, system, registry, hooks, models, agent_servers, guide, notices })
         })
     }
 }

@@ -50,6 +50,12 @@ fn image_bytes(part: &Part) -> usize {
     }
 }
 
+/// Whether a message has an image.
+pub fn has_image(message: &Message) -> bool {
+    let (Message::User(parts) | Message::ToolResult { parts, .. }) = message else { return false };
+    parts.iter().any(|part| matches!(part, Part::Image { .. }))
+}
+
 /// Puts words in the place of every image, for a model that takes none.
 pub fn describe_images(messages: &mut [Message]) {
     for message in messages {
@@ -119,7 +125,9 @@ mod tests {
     #[test]
     fn a_model_without_eyes_is_told() {
         let mut messages = vec![Message::User(vec![image(1)]), result(vec![image(1), image(1)])];
+        assert!(messages.iter().all(has_image));
         describe_images(&mut messages);
+        assert!(!messages.iter().any(has_image));
         assert_eq!(counts(&messages), [0, 0]);
         let Message::ToolResult { output, .. } = &messages[1] else { panic!("{messages:?}") };
         assert_eq!(output.lines().count(), 3);

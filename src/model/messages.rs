@@ -4,8 +4,8 @@
 //! provider may leave with it what it has encoded of it ([`Messages::keep`]): whoever only adds to it finds that again.
 //! Any other change ([`Messages::edit`]) and every copy begins without.
 //!
-//! For the same reason two more things are carried along: which old outputs are to go ([`Messages::prune`]), and how many
-//! tokens there are ([`Messages::tokens`]). What either costs depends on what is new, and not on how long the conversation is.
+//! For the same reason more is carried along: which old outputs are to go ([`Messages::prune`]), how many
+//! tokens there are ([`Messages::tokens`]), and the conversation in the words of a model that calls tools another way ([`Messages::retold`]). What either costs depends on what is new, and not on how long the conversation is.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -35,6 +35,18 @@ struct Inner {
     /// Tokens as the model counts them that was asked about last.
     counted: Mutex<Option<(Counter, Sums)>>,
     correction: Mutex<Correction>,
+    retold: Mutex<Option<Retold>>,
+}
+
+/// The same conversation in other words.
+#[derive(Clone)]
+struct Retold {
+    /// What says in which ones.
+    by: u64,
+    /// How many messages were looked at.
+    seen: usize,
+    /// All of these. None: none of them is put in other words.
+    told: Option<Messages>,
 }
 
 /// A figure of each message, and of all of them.
@@ -75,6 +87,7 @@ impl Clone for Inner {
             estimate: Mutex::new(self.estimate.lock().clone()),
             counted: Mutex::new(self.counted.lock().clone()),
             correction: Mutex::new(*self.correction.lock()),
+            retold: Mutex::new(self.retold.lock().clone()),
         }
     }
 }
@@ -96,6 +109,7 @@ impl Messages {
         *inner.pruner.get_mut() = Pruner::default();
         *inner.estimate.get_mut() = Sums::default();
         *inner.counted.get_mut() = None;
+        *inner.retold.get_mut() = None;
     }
 
     /// Blanks old outputs of tools, where it is worth it. How many: what was sent of the conversation so far stays the beginning
@@ -115,6 +129,7 @@ impl Messages {
         let pruned = inner.pruner.get_mut().prune(&mut inner.list);
         inner.chars = inner.chars.saturating_sub(before).saturating_add(of(&inner.list, &pruned));
         *inner.kept.get_mut() = None;
+        *inner.retold.get_mut() = None;
         for at in &pruned {
             let message = &inner.list[*at];
             inner.estimate.get_mut().again(*at, message, estimate_message);
@@ -124,6 +139,30 @@ impl Messages {
             }
         }
         pruned.len()
+    }
+
+    /// The conversation in other words, of which `by` says which ones: the very same where `has` finds no message that is put in
+    /// them, and otherwise each as `put` leaves it. Each is looked at once.
+    pub fn retold(&self, by: u64, has: impl Fn(&Message) -> bool, put: impl Fn(&mut Message)) -> Self {
+        let mut slot = self.0.retold.lock();
+        let known = slot.take().filter(|known| known.by == by);
+        let mut retold = known.unwrap_or(Retold { by, seen: 0, told: None });
+        let list = &self.0.list;
+        let new = &list[retold.seen.min(list.len())..];
+        if retold.told.is_none() && new.iter().any(&has) {
+            retold.told = Some(Self::from(list[..list.len() - new.len()].to_vec()));
+        }
+        if let Some(told) = &mut retold.told {
+            for message in new {
+                let mut message = message.clone();
+                put(&mut message);
+                told.push(message);
+            }
+        }
+        retold.seen = list.len();
+        let told = retold.told.clone();
+        *slot = Some(retold);
+        told.unwrap_or_else(|| self.clone())
     }
 
     /// About how many tokens they have, by their length: quick, whoever reads them.
@@ -315,6 +354,38 @@ mod tests {
         assert_eq!(messages.chars(), anew.chars());
         assert_eq!(both(&messages), both(&anew));
         assert!(both(&messages).0 < before.1 && both(&messages).1 < before.2);
+    }
+
+    #[test]
+    fn what_is_told_in_other_words_grows_too() {
+        let mut messages = Messages::from(vec![user("a")]);
+        let loud = |messages: &Messages, by| {
+            let has = |message: &Message| *message == user("b");
+            let put = |message: &mut Message| {
+                if has(message) {
+                    *message = user("B");
+                }
+            };
+            messages.retold(by, has, put)
+        };
+        assert!(
+            std::ptr::eq(&loud(&messages, 1)[0], &messages[0]),
+            "nothing is copied where nothing is put in other words"
+        );
+        messages.push(user("b"));
+        let told = loud(&messages, 1);
+        assert_eq!(told, vec![user("a"), user("B")]);
+        told.keep(1_usize);
+        drop(told);
+        messages.push(user("b"));
+        messages.push(user("c"));
+        let told = loud(&messages, 1);
+        assert_eq!(told, vec![user("a"), user("B"), user("B"), user("c")]);
+        assert_eq!(told.kept::<usize>(), Some(1), "what a provider has made of it stays");
+        assert_eq!(messages.retold(2, |_| false, |_| {}), messages, "other words");
+        loud(&messages, 1);
+        messages.edit(|list| list.truncate(2));
+        assert_eq!(loud(&messages, 1), vec![user("a"), user("B")]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod hooks;
 mod host_options;
 mod leftovers;
 mod mcp;
+mod memory;
 mod model;
 mod permission;
 mod probe;

@@ -3,6 +3,8 @@
 //! [`system_text`] and [`provider_prompt`] are pure. [`discover`] reads files and belongs on the blocking pool.
 
 mod compaction;
+mod family;
+mod imports;
 mod instructions;
 
 use std::path::{Path, PathBuf};
@@ -11,13 +13,14 @@ use crate::base::glob;
 use crate::config::ProviderPrompts;
 
 pub use compaction::{compaction_system, compaction_task};
-pub use instructions::{Instructions, directories_up, discover};
+pub use family::family_prompt;
+pub use instructions::{Found, Instructions, branch_of, directories_up, discover, told_path};
 
 /// What the system text is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemParts<'a> {
-    /// The text for this model. None: our own.
-    pub prompt: Option<&'a str>,
+    /// The text for this model.
+    pub prompt: &'a str,
     /// Where the tools work.
     pub working_directory: &'a Path,
     /// Where they may work beside that.
@@ -26,38 +29,17 @@ pub struct SystemParts<'a> {
     pub platform: &'a str,
     /// Such as `2026-11-21`.
     pub date: &'a str,
+    /// The branch that is checked out there. None: no repository, or none of its branches.
+    pub branch: Option<&'a str>,
     /// Instruction files, the most general first.
     pub instructions: &'a [Instructions],
     /// What the session was created with.
     pub session: Option<&'a str>,
 }
 
-/// Our own prompt.
-const PROMPT: &str = "\
-You are a coding agent. You work in a directory of the user's machine with the tools you are given, and you carry \
-a task through to its end by yourself: look, change, check, report.
-
-How you work:
-- Look before you change. Read the files that matter and search for names; do not guess what a file contains or how a \
-command behaves.
-- Make the smallest change that does the whole job, in the style of the code around it. Leave unrelated code alone.
-- After a change, check it: run the tests, the build or the program. If a check fails, say so, find out why, and go on \
-until it passes or you know why it cannot.
-- Call several tools at once when none needs the result of another.
-- When a call fails or is denied, read the reason. Do not repeat the same call; find another way, or say what you need.
-- Never throw away work that you did not make: no deleting, resetting, force-pushing or overwriting unless the user \
-asked for it.
-- Commit only when you were asked to.
-
-How you speak:
-- Plainly and briefly. No preamble, no praise, no repetition of what the tools have shown already.
-- Say what you did, what you found and what is left open. What you did not check, you do not claim.
-- Name places in code as path:line.
-- At the end of a task, sum it up in a few sentences.";
-
 /// The system text of a turn.
 pub fn system_text(parts: &SystemParts<'_>) -> String {
-    let mut text = parts.prompt.unwrap_or(PROMPT).trim_end().to_owned();
+    let mut text = parts.prompt.trim_end().to_owned();
     let further = if parts.additional_directories.is_empty() {
         String::new()
     } else {
@@ -70,8 +52,11 @@ pub fn system_text(parts: &SystemParts<'_>) -> String {
         parts.platform,
         parts.date
     ));
+    if let Some(branch) = parts.branch {
+        text.push_str(&format!("\nGit branch when this was written: {branch}"));
+    }
     for file in parts.instructions {
-        text.push_str(&format!("\n\nInstructions from {}:\n\n{}", file.path.display(), file.content.trim_end()));
+        text.push_str(&format!("\n\n{}", file.told()));
     }
     if let Some(session) = parts.session.filter(|s| !s.trim().is_empty()) {
         text.push_str(&format!("\n\nInstructions for this session:\n\n{}", session.trim_end()));
@@ -79,7 +64,7 @@ pub fn system_text(parts: &SystemParts<'_>) -> String {
     text
 }
 
-/// The prompt for a model, `provider/name`: the first pattern that matches, else the default. None: our own.
+/// The prompt for a model, `provider/name`: the first pattern that matches, else the default. None: ours ([`family_prompt`]).
 pub fn provider_prompt<'p>(prompts: &'p ProviderPrompts, model_id: &str) -> Option<&'p str> {
     let found = prompts.prompts.iter().find(|(pattern, _)| glob::matches(pattern, model_id));
     found.map(|(_, prompt)| prompt.as_str()).or(prompts.default_prompt.as_deref())
@@ -112,10 +97,11 @@ mod tests {
         let more = ["/m".into(), "/n".into()];
         let parts = SystemParts {
             additional_directories: &[],
-            prompt: Some("Be a poet.\n"),
+            prompt: "Be a poet.\n",
             working_directory: Path::new("/w"),
             platform: "linux",
             date: "2026-11-21",
+            branch: None,
             instructions: &instructions,
             session: Some("Rhyme."),
         };
@@ -127,7 +113,10 @@ mod tests {
             further.contains("\nFurther directories you may work in, by absolute paths: /m, /n\nPlatform"),
             "{further}"
         );
-        let own = system_text(&SystemParts { prompt: None, instructions: &[], session: Some(" "), ..parts });
-        assert!(own.starts_with("You are a coding agent.") && own.ends_with("Date: 2026-11-21"), "{own}");
+        let prompt = family_prompt("demo/scripted");
+        let own = SystemParts { prompt, branch: Some("main"), instructions: &[], session: Some(" "), ..parts };
+        let own = system_text(&own);
+        assert!(own.starts_with("You are a coding agent."), "{own}");
+        assert!(own.ends_with("Date: 2026-11-21\nGit branch when this was written: main"), "{own}");
     }
 }

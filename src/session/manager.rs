@@ -503,6 +503,7 @@ pub(super) mod tests {
                 hooks,
                 models: Models::default(),
                 agent_servers: Arc::default(),
+                guide: None,
                 notices: Vec::new(),
             })))
         }

@@ -20,6 +20,7 @@ mod grammar;
 mod granted;
 mod history;
 mod journal;
+mod lent;
 mod live;
 mod manager;
 mod metered;
@@ -55,7 +56,7 @@ use crate::host::{Grounds, Recording};
 use crate::model::{Model, Models};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId};
 use crate::store::{SessionSettings, StoreError};
-use crate::tool::Registry;
+use crate::tool::{Guide, Registry};
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
@@ -93,6 +94,8 @@ pub struct Equipment {
     pub models: Models,
     /// The tool servers that an agent is to have in its session, where one answers.
     pub agent_servers: Arc<[McpServer]>,
+    /// Who knows what is to be known of the places that calls touch. None: nobody.
+    pub guide: Option<Arc<dyn Guide>>,
     /// What clients are to know before the turn begins: what is not as the session's settings have it.
     pub notices: Vec<String>,
 }

@@ -15,10 +15,10 @@ use tracing::Instrument as _;
 use super::actor::Order;
 use super::children::{TurnChildren, ceilings, narrowed};
 use super::clients::SessionClients;
-use super::earlier::LoggedCalls;
 use super::gate::SessionGate;
 use super::history::{Conversation, Rebuild};
 use super::journal::Journal;
+use super::lent::{leave, lend};
 use super::live::Live;
 use super::manager::{Manager, Shelf};
 use super::metered::{Metered, count_call, tool_name};
@@ -286,12 +286,6 @@ fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
     Some(recorder)
 }
 
-/// Lets the turn's tools know who records what they do to files, whom it gives, and who has the outputs of earlier calls.
-fn lend(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
-    *job.scope.earlier.lock() = Some(Arc::new(LoggedCalls(Arc::downgrade(&job.live))));
-    recorder(job)
-}
-
 /// Whom the turn's tools and hooks can ask. They are told these things first.
 fn clients(job: &Job, notices: Vec<String>) -> SessionClients {
     let clients = SessionClients {
@@ -333,10 +327,10 @@ async fn run_held(mut job: Job) -> Finished {
     let model = metered(equipment.model);
     let small = equipment.models.small().filter(|_| wants_title(&job)).map(metered);
     let model_of_summaries = equipment.models.summing().map(metered);
-    let recorder = lend(&job);
+    let recorder = recorder(&job);
     let (talk, carries) = (clients(&job, equipment.notices), model.only_carries());
     let Conversation { messages, agent } = match gathered(&mut job, carries).await {
-        Ok(conversation) => conversation,
+        Ok(conversation) => lend((&job.scope, &job.live), equipment.guide, conversation),
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
     let (scope, sink, live) = (Arc::clone(&job.scope), Arc::clone(&job.sink), Arc::clone(&job.live));
@@ -424,13 +418,6 @@ async fn begin_command(recorder: Option<&Arc<dyn ChangeRecorder>>) {
     if let Some(recorder) = recorder {
         recorder.command_begins().await;
     }
-}
-
-/// The turn's tools are done.
-fn leave(scope: &Scope) {
-    *scope.recorder.lock() = None;
-    *scope.children.lock() = None;
-    *scope.earlier.lock() = None;
 }
 
 /// A turn whose loop has ended. Who only carries has seen nothing of the conversation.

@@ -373,14 +373,16 @@ mod tests {
             result(&real.name),
             result("ours"),
         ];
-        assert!(registry.retells(&messages));
-        registry.retell(&mut messages);
+        let (by, retold) = (registry.retells(), messages.iter().filter(|one| registry.is_retold(one)).count());
+        assert!(by.is_some() && by == deferred().retells() && retold == 1);
+        messages.iter_mut().for_each(|message| registry.retell(message));
         let round = call(CALL_TOOL, json!({ "name": real.name, "arguments": { "text": "a" } }));
         assert_eq!(
             messages,
             [Message::assistant("", vec![round, call("ours", json!({}))]), result(CALL_TOOL), result("ours")]
         );
-        assert!(!registry.retells(&messages));
+        assert!(!messages.iter().any(|one| registry.is_retold(one)));
+        assert_eq!(Registry::default().retells(), None);
     }
 
     #[test]

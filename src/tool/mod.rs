@@ -12,6 +12,7 @@ mod estate;
 mod events;
 mod form;
 mod function;
+mod guide;
 mod judged;
 mod live;
 mod marks;
@@ -50,6 +51,7 @@ pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use form::Form;
 pub use function::function;
+pub use guide::{Guide, Guided};
 pub use judged::JudgedPaths;
 pub use live::LiveOutput;
 pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp, Previewed};
@@ -107,6 +109,10 @@ pub struct Scope {
     pub children: Mutex<Option<Arc<dyn Children>>>,
     /// Who has the outputs of the session's earlier calls. None: no session runs a turn.
     pub earlier: Mutex<Option<Arc<dyn EarlierCalls>>>,
+    /// Who knows what is to be known of the places that calls touch. None: nobody, or no turn runs.
+    pub guide: Mutex<Option<Arc<dyn Guide>>>,
+    /// What of that was told.
+    pub guided: Guided,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }

@@ -4,6 +4,7 @@
 //! path: a lookup clones one `Arc`.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -139,14 +140,27 @@ impl Registry {
         }
     }
 
-    /// Whether a conversation has calls that [`retell`](Self::retell) puts in other words.
-    pub fn retells(&self, messages: &[Message]) -> bool {
-        !self.deferred.read().is_empty() && deferred::has_call(messages, |name| self.is_deferred(name))
+    /// What says which calls [`retell`](Self::retell) puts in other words: the same as long as the same tools are deferred. None: it puts
+    /// none.
+    pub fn retells(&self) -> Option<u64> {
+        let deferred = self.deferred.read();
+        let one = |name: &Arc<str>| {
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            hasher.finish()
+        };
+        // They stand in no order.
+        (!deferred.is_empty()).then(|| deferred.iter().map(one).fold(0, u64::wrapping_add))
+    }
+
+    /// Whether a message is put in other words.
+    pub fn is_retold(&self, message: &Message) -> bool {
+        deferred::has_call(std::slice::from_ref(message), |name| self.is_deferred(name))
     }
 
     /// Puts calls of tools that were deferred as the model made them.
-    pub fn retell(&self, messages: &mut [Message]) {
-        deferred::retell(messages, |name| self.is_deferred(name));
+    pub fn retell(&self, message: &mut Message) {
+        deferred::retell(std::slice::from_mut(message), |name| self.is_deferred(name));
     }
 
     fn append(&self, mut new: Vec<Entry>) {

@@ -30,6 +30,7 @@ mod fuzzing;
 mod gemini;
 mod guard;
 mod idle;
+mod instructions;
 mod lifecycle;
 mod load;
 mod log;

@@ -17,7 +17,7 @@ pub(super) fn agent_folders(settings: &Settings) -> AgentFolders {
 impl Wardrobe {
     /// The agents that a session in this directory can name: files that changed count from now on.
     pub(in crate::app) async fn agent_catalog(&self, directory: &Path) -> Arc<AgentCatalog> {
-        let (folders, root) = (Arc::clone(&self.agents), self.instructions.root_dir.clone());
+        let (folders, root) = (Arc::clone(&self.agents), self.lore.root_dir().map(Path::to_owned));
         let directory = directory.to_owned();
         let look = move || folders.look(&directories_up(&directory, root.as_deref()));
         // Who cannot be read is told of there; what breaks altogether leaves a session without such agents.

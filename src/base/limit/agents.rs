@@ -18,8 +18,6 @@ pub const ACP_UNREAD_BYTES_MAX: usize = 64 << 20;
 pub const ACP_SESSIONS_MAX: usize = 1_000;
 /// Text, arguments and outputs of one turn of an ACP agent, in bytes.
 pub const ACP_TURN_BYTES_MAX: usize = 64 << 20;
-/// Earlier conversation that a new session of an ACP agent is told of, in bytes.
-pub const ACP_CONTEXT_BYTES_MAX: usize = 200_000;
 /// The end of an ACP agent's error stream that is kept for error messages, in bytes.
 pub const ACP_STDERR_BYTES_MAX: usize = 4_096;
 /// Details of an ACP agent's error that are shown, in bytes.

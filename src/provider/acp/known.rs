@@ -44,6 +44,8 @@ pub(super) struct Known {
     summaries: HashMap<String, String>,
     /// What it was last set to. None: it was just opened.
     pub applied: Option<(AgentOptions, Reasoning)>,
+    /// It has not been told the system text: its first prompt was a command of its own.
+    pub uninstructed: bool,
 }
 
 impl Known {

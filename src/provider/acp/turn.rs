@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::Agent;
 use super::calls::{Calls as OwnCalls, block_text};
 use super::connection::{Connection, Fault, Incoming, Turn};
-use super::context::blocks;
+use super::context::{blocks, is_command};
 use super::door::Calls;
 use super::known::{Known, Said};
 use super::session::Opened;
@@ -73,7 +73,14 @@ pub(super) async fn drive(
 async fn open(agent: &Arc<Agent>, request: &ModelRequest) -> Result<(Opened, Vec<acp::ContentBlock>), ModelError> {
     let asked = request.agent.clone().unwrap_or_default();
     let opened = agent.open_session(&asked).await?;
-    let prompt = blocks(request, &asked, opened.fresh, opened.takes_images);
+    // A command goes out alone: what the agent is to know comes with the prompt after it.
+    let alone = is_command(request, &asked, opened.fresh);
+    let instructs = opened.connection.known(&opened.session, |known| {
+        let due = opened.fresh || known.uninstructed;
+        known.uninstructed = due && alone;
+        due && !alone
+    });
+    let prompt = blocks(request, &asked, (opened.fresh, instructs), opened.takes_images);
     Ok((opened, prompt))
 }
 
