@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn one_that_begins_late_goes_on_alike() {
-        let story = |n: usize| message((if n % 5 == 0 { 0 } else { 10 }, n % 7));
+        let story = |n: usize| message((if n.is_multiple_of(5) { 0 } else { 10 }, n % 7));
         let options =
             PruneOptions { protected_tokens: Some(1_000), minimum_tokens: Some(2_000), ..PruneOptions::default() };
         let (mut early, mut messages) = (Pruner::new(options.clone()), Vec::new());
