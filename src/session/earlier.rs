@@ -62,7 +62,7 @@ impl LoggedCalls {
                             return Ok(found);
                         }
                     }
-                    ItemBody::Message { .. } => {}
+                    ItemBody::Message { .. } | ItemBody::Summary { .. } => {}
                 }
             }
             before = next;
