@@ -2851,6 +2851,10 @@ export interface SimseServerConfig {
   readonly allowedPaths?: readonly string[]
   /** Folders with agents as markdown files, beside `.simse/agents` and `agents` of the project; relative ones against `workingDirectory`. */
   readonly agentsDirs?: readonly string[]
+  /** Folders with skills (`NAME/SKILL.md`), beside `.simse/skills`, `.agents/skills` and `.claude/skills` of the project. */
+  readonly skillsDirs?: readonly string[]
+  /** Folders with slash commands as markdown files, beside `.simse/commands` and `.claude/commands` of the project. */
+  readonly commandsDirs?: readonly string[]
   /** When a file may be changed that the session did not read, or that has changed since; default `warn`. */
   readonly staleCheck?: StaleCheck
   /** What the operating system holds the commands of sessions to; default `workspace-write`. */

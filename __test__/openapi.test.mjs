@@ -194,6 +194,8 @@ test('sessions of all kinds: every answer, event and error is what the document 
   for (const path of [
     '/tools',
     '/agents',
+    '/skills',
+    '/commands',
     '/models',
     '/health',
     '/health?verbose=true',
@@ -378,6 +380,10 @@ test('a WebSocket: every message of both sides is what the document says', { tim
   await say({ type: 'explain_permission', tool: 'bash', arguments: { command: 'ls' } })
   for (const type of ['list_sessions', 'list_grants', 'list_tools', 'list_agents', 'list_models', 'get_health'])
     await say({ type })
+  for (const type of ['list_skills', 'list_commands']) {
+    await say({ type })
+    await say({ type, sessionId })
+  }
   await say({ type: 'fork', sessionId })
   await say({ type: 'abort', sessionId }, false)
   await say({ type: 'nothing' }, false)

@@ -297,6 +297,8 @@ const configShape = shape({
   allowedRoots: optional(list(text)),
   allowedPaths: optional(list(text)),
   agentsDirs: optional(list(text)),
+  skillsDirs: optional(list(text)),
+  commandsDirs: optional(list(text)),
   staleCheck: optional(oneOf('strict', 'warn', 'off')),
   sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
   sandboxNetwork: optional(boolean),

@@ -167,6 +167,8 @@ fn row(name: &str, version: u64) -> SessionRow {
         settings: SessionSettings {
             working_directory: "/w".into(),
             additional_directories: Vec::new(),
+            agent: None,
+            interaction_mode: None,
             model: "m/m".into(),
             title: None,
             instructions: None,

@@ -196,8 +196,15 @@ async fn admit(
     let hooked = environment.hooks.hears(CallPoint::Before);
     let (mut request, found) = if hooked { before(environment, named).await? } else { named };
     let Some(tool) = found else {
-        return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{}\"", request.name)));
+        // A name that a model made up, or one that it may not use.
+        return Err(match environment.registry.why_withheld(&request.name) {
+            Some(why) => Failure::execution(ErrorCode::Forbidden, &request.name, &why),
+            None => Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{}\"", request.name)),
+        });
     };
+    if let Some(why) = environment.scope.why_narrowed(&request.name) {
+        return Err(Failure::execution(ErrorCode::Forbidden, &request.name, &why));
+    }
     request.arguments = canonical(tool.as_ref(), request.arguments);
     let cancel_call = cancel.child_token();
     let context = ToolContext {

@@ -3,6 +3,8 @@
 //! What it needs of the outside comes as three traits: [`Sink`] takes its events, [`Gate`] gives
 //! permission, [`Steering`] has messages that arrived while it runs.
 
+mod acting;
+mod actions;
 mod batch;
 mod breaker;
 mod call;

@@ -87,7 +87,11 @@ impl Prepared {
 /// Whether the verdict took its time: somebody was asked.
 fn waited(by: VerdictSource) -> bool {
     match by {
-        VerdictSource::Policy | VerdictSource::Floor | VerdictSource::Mode | VerdictSource::Grant => false,
+        VerdictSource::Policy
+        | VerdictSource::Floor
+        | VerdictSource::Mode
+        | VerdictSource::Agent
+        | VerdictSource::Grant => false,
         VerdictSource::Client
         | VerdictSource::Program
         | VerdictSource::Timeout

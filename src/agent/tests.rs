@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+mod acting;
 mod compact;
 mod rescue;
 
@@ -18,7 +19,9 @@ use super::*;
 use crate::hook::{Before, Hooks, NoHooks};
 use crate::model::retry::RetryPolicy;
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
-use crate::protocol::{ErrorCode, Message, Reasoning, RoundKind, SessionId, ToolCallResult, Usage, VerdictSource};
+use crate::protocol::{
+    ErrorCode, InteractionMode, Message, Reasoning, RoundKind, SessionId, ToolCallResult, Usage, VerdictSource,
+};
 use crate::tool::{Registry, Scope, Tool, ToolContext, ToolError, ToolOutput};
 
 #[derive(Default)]
@@ -489,6 +492,8 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         output_schema: None,
         task: None,
         compacting: Compacting::default(),
+        mode: InteractionMode::Chat,
+        works_as: None,
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),

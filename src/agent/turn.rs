@@ -39,8 +39,8 @@ use crate::context::{bound_images, has_too_many_images};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelRequest, StopReason};
 use crate::protocol::{
-    AgentOptions, ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind,
-    SessionId, ToolCallRequest, TurnTask, Usage,
+    AgentDefinition, AgentOptions, ErrorBody, ErrorCode, EventBody, Held, InteractionMode, Message, Original, Part,
+    PromptContent, Reasoning, RoundKind, SessionId, ToolCallRequest, TurnTask, Usage,
 };
 
 /// How often a model goes on with a reply that its provider paused.
@@ -86,6 +86,10 @@ pub struct TurnInput {
     pub task: Option<TurnTask>,
     /// When and by whom the conversation is summed up.
     pub compacting: Compacting,
+    /// How the model and we talk about calls.
+    pub mode: InteractionMode,
+    /// The agent of a markdown file that the turn works as.
+    pub works_as: Option<Arc<AgentDefinition>>,
 }
 
 /// Where a turn stands that goes on.
@@ -201,11 +205,11 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
 pub(super) struct Turn {
     pub(super) input: TurnInput,
     pub(super) agent: Option<AgentSession>,
-    calls: CallMemory,
+    pub(super) calls: CallMemory,
     pub(super) rounds: u32,
     pub(super) usage: Usage,
     /// Calls of the last reply that have not begun.
-    held: Held,
+    pub(super) held: Held,
     /// What hooks found about those that have run, while some are held.
     findings: Vec<Part>,
     pub(super) stop: Option<StopReason>,
@@ -323,6 +327,9 @@ impl Turn {
         }
         self.stop = reply.stop;
         reply.original = original;
+        if self.acts() && reply.calls.is_empty() {
+            return self.act(reply, cancel).await;
+        }
         if reply.calls.is_empty() {
             return self.answered(reply);
         }
@@ -366,7 +373,7 @@ impl Turn {
         let hooks = &self.input.environment.hooks;
         let messages = self.without_pieces_of_others(self.told(!self.input.model.takes_images()).await);
         self.sent_units.store(messages.chars(), Ordering::Relaxed);
-        ModelRequest {
+        let request = ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: self.unfit.as_ref().map_or_else(|| messages.clone(), |unfit| unfit.told(&messages)),
             tools: self.input.environment.registry.definitions(),
@@ -374,7 +381,8 @@ impl Turn {
             cache_key: self.input.environment.session.as_ref().map(ToString::to_string),
             output_schema: self.input.output_schema.as_deref().map(|schema| Arc::new(Value::Object(schema.clone()))),
             agent: None,
-        }
+        };
+        if self.acts() { self.in_actions(request) } else { request }
     }
 
     /// A reply without calls: the answer, or nothing at all.
@@ -399,7 +407,7 @@ impl Turn {
     }
 
     /// Runs the calls that are held.
-    async fn call_tools(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
+    pub(super) async fn call_tools(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
         let (environment, calls) = (&self.input.environment, std::mem::take(&mut self.held.calls));
         let (outcomes, held) = answer_calls(environment, calls, self.input.steering.as_ref(), cancel).await;
         self.held.calls = held;

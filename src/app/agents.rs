@@ -10,7 +10,7 @@ use crate::base::limit;
 use crate::base::process::trusted_environment;
 use crate::config::{AcpPermissionPolicy, AcpServer, Names, Settings, inherited_environment};
 use crate::model::Model;
-use crate::protocol::{ACP_PREFIX, AgentView, OWN_AGENT};
+use crate::protocol::{ACP_PREFIX, AgentDefinition, AgentKind, AgentView, OWN_AGENT};
 use crate::provider::{AcpAgent, AcpOffer, AcpOptions, AcpServices, Errands};
 
 /// The tools that read and write files and run commands for agents.
@@ -98,7 +98,7 @@ pub(super) fn list(servers: &[AcpServer], agents: &[Arc<AcpAgent>]) -> Vec<Agent
         kind: "loop".into(),
         description: "Answers with the session's model and tools.".into(),
         available: true,
-        reason: None,
+        ..AgentView::default()
     };
     let external = servers.iter().zip(agents).map(|(server, agent)| {
         let reason = agent.available().err().map(|error| error.to_string());
@@ -108,9 +108,35 @@ pub(super) fn list(servers: &[AcpServer], agents: &[Arc<AcpAgent>]) -> Vec<Agent
             description: format!("The ACP agent `{}`.", server.command),
             available: reason.is_none(),
             reason,
+            ..AgentView::default()
         }
     });
     std::iter::once(own).chain(external).collect()
+}
+
+/// An agent that a markdown file defines. `reason`: why it cannot be used.
+pub(super) fn defined(agent: &AgentDefinition, reason: Option<String>) -> AgentView {
+    let kind = match agent.kind {
+        AgentKind::Main => "main",
+        AgentKind::Subagent => "subagent",
+    };
+    AgentView {
+        name: agent.name.clone(),
+        kind: kind.into(),
+        description: agent.description.clone(),
+        available: reason.is_none(),
+        reason,
+        source: Some(agent.source),
+        path: agent.path.clone(),
+        model: agent.model.clone(),
+        reasoning: agent.reasoning,
+        mode: agent.mode,
+        tools: agent.tools.clone(),
+        policy: agent.gates.clone(),
+        delegate_targets: agent.delegate_targets.clone(),
+        max_iterations: agent.max_iterations,
+        skills: agent.skills.clone(),
+    }
 }
 
 /// The id of the model that is the agent of that name.

@@ -1,16 +1,16 @@
 //! Checks of what callers send, beyond its form: each refusal names the field and what was expected.
 
+mod chosen;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::agents::model_of;
 use super::permissions::grant_terms;
 use super::roots::{Found, look_up, shown};
 use super::{App, Caller};
 use crate::base::panics::broken;
 use crate::base::{clock, limit};
-use crate::model::Model as _;
 use crate::protocol::{
     AgentOptions, AgentSetting, ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT,
     Part, PermissionConfig, PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, TurnSettings, Usage,
@@ -23,18 +23,20 @@ use crate::tool::check_output_schema;
 impl App {
     /// A new session's facts, or why the body cannot be one.
     pub(super) async fn session_row(&self, caller: &Caller, body: CreateSession) -> Result<SessionRow, ApiError> {
-        let model = self.chosen_model(body.agent.as_deref(), body.model)?;
+        let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
+        let defined = self.defined_agent("agent", body.agent.as_deref(), &working_directory).await?;
+        let model = self.model_beside(defined.as_deref(), (body.agent.as_deref(), body.model))?;
         check_title("title", body.title.as_deref())?;
         if let Some(instructions) = &body.instructions {
             check_text("instructions", instructions, limit::INSTRUCTIONS_BYTES_MAX)?;
         }
         self.check_tools("tools", body.tools.as_deref(), |_| false)?;
         check_rules("toolPermissions", body.tool_permissions.as_ref())?;
-        let reasoning = body.reasoning.unwrap_or_default();
+        let reasoning = body.reasoning.or_else(|| defined.as_ref()?.reasoning).unwrap_or_default();
+        let agent = defined.map(|agent| agent.name.clone());
         let agent_options = body.agent_options.unwrap_or_default();
         check_agent_options("agentOptions", &agent_options, &model)?;
         self.check_fallbacks("modelFallbacks", body.model_fallbacks.as_deref())?;
-        let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
         let further = body.additional_directories.unwrap_or_default();
         let further = (working_directory.as_path(), further);
         let additional_directories = self.additional_directories("additionalDirectories", further).await?;
@@ -42,6 +44,8 @@ impl App {
         let mut settings = SessionSettings {
             working_directory,
             additional_directories,
+            agent,
+            interaction_mode: body.interaction_mode,
             model,
             title: body.title,
             instructions: body.instructions,
@@ -81,6 +85,14 @@ impl App {
         (place, changes): (&str, Configure),
     ) -> Result<Configure, ApiError> {
         let field = |name: &str| format!("{place}{name}");
+        let mut changes = changes;
+        if let Some(given) = changes.working_directory.take() {
+            changes.working_directory = Some(self.working_directory(&field("workingDirectory"), Some(given)).await?);
+        }
+        if let Some(agent) = changes.agent.take() {
+            let now = self.session(caller, id).await?;
+            self.choose_agent((place, &agent), &now, &mut changes).await?;
+        }
         if let Some(model) = &changes.model {
             self.check_model(&field("model"), model)?;
         }
@@ -97,10 +109,6 @@ impl App {
             if let Some(options) = &changes.agent_options {
                 check_agent_options(&field("agentOptions"), options, model)?;
             }
-        }
-        let mut changes = changes;
-        if let Some(given) = changes.working_directory.take() {
-            changes.working_directory = Some(self.working_directory(&field("workingDirectory"), Some(given)).await?);
         }
         if let Some(given) = changes.additional_directories.take() {
             let works = match &changes.working_directory {
@@ -181,43 +189,6 @@ impl App {
         Err(ApiError::unfit(field, format!("a model of GET /models ({})", known.join(", ")), format!("`{id}`")))
     }
 
-    /// The model of a new session: of the agent that is named, as it is named, or the default one.
-    fn chosen_model(&self, agent: Option<&str>, model: Option<String>) -> Result<String, ApiError> {
-        let model = match (agent, model) {
-            (None, model) => model.unwrap_or_else(|| self.models.default_id()),
-            (Some(OWN_AGENT), None) => self.own_model(),
-            (Some(OWN_AGENT), Some(model)) if agent_of(&model) != OWN_AGENT => {
-                let expected = format!("a model that the agent `{OWN_AGENT}` can drive");
-                return Err(ApiError::unfit("model", expected, format!("`{model}`")));
-            }
-            (Some(OWN_AGENT), Some(model)) => model,
-            (Some(agent), _) if !self.agents.iter().any(|known| known.id() == model_of(agent)) => {
-                return Err(ApiError::unfit("agent", "an agent of GET /agents", format!("`{agent}`")));
-            }
-            (Some(agent), Some(model)) if model != model_of(agent) => {
-                let expected = format!("none beside the agent `{agent}`, which chooses its own");
-                return Err(ApiError::unfit("model", expected, format!("`{model}`")));
-            }
-            (Some(agent), _) => model_of(agent),
-        };
-        self.check_model("model", &model)?;
-        match self.agents.iter().find(|agent| agent.id() == model).map(|agent| agent.available()) {
-            Some(Err(error)) => {
-                let message = format!("the agent `{}` cannot be used: {error}", agent_of(&model));
-                Err(ApiError::new(ErrorCode::UpstreamUnavailable, message))
-            }
-            Some(Ok(())) | None => Ok(model),
-        }
-    }
-
-    /// What our own loop drives when nobody names a model.
-    fn own_model(&self) -> String {
-        let default = self.models.default_id();
-        let own = |id: &String| agent_of(id) == OWN_AGENT;
-        let listed = self.models.list().into_iter().map(|model| model.id().to_owned());
-        std::iter::once(default.clone()).chain(listed).find(own).unwrap_or(default)
-    }
-
     /// Every tool that is named is there, or is one that the session `has`: a misspelt `-name` would take nothing away.
     fn check_tools(&self, field: &str, entries: Option<&[String]>, has: impl Fn(&str) -> bool) -> Result<(), ApiError> {
         let entries = entries.unwrap_or_default();
@@ -238,7 +209,7 @@ impl App {
     }
 
     /// The canonical working directory; it exists, lies under an allowed root and not in the server's own data.
-    async fn working_directory(&self, field: &str, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
+    pub(super) async fn working_directory(&self, field: &str, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
         let real = match given {
             None => self.wardrobe.working_directory().to_owned(),
             Some(given) => self.real_directory(field, (&self.settings().working_directory, given)).await?,

@@ -32,7 +32,7 @@ pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiErro
     if *changes != Configure::default() {
         return Ok(());
     }
-    let expected = "model, reasoning, agentOptions, modelFallbacks, title, instructions, tools, permissionMode, workingDirectory or additionalDirectories";
+    let expected = "agent, interactionMode, model, reasoning, agentOptions, modelFallbacks, title, instructions, tools, permissionMode, workingDirectory or additionalDirectories";
     Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }
 
@@ -67,6 +67,20 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
             ("/properties/cancelled", json!({ "enum": [true, null] })),
             ("", json!({ "allOf": feedback() })),
         ],
+        "PlanDecision" => {
+            let is = |decision: &str| json!({ "properties": { "decision": { "const": decision } } });
+            let said = json!({ "required": ["plan"], "properties": { "plan": { "type": "string", "pattern": SAYS_SOMETHING } } });
+            let only = json!([
+                { "if": is("edit"), "then": said, "else": { "not": given("plan") } },
+                { "if": is("reject"), "then": { "not": given("permissionMode") } },
+            ]);
+            vec![
+                ("/properties/message", text(limit::REASON_BYTES_MAX)),
+                ("/properties/plan", text(limit::PROMPT_BYTES_MAX / 2)),
+                ("/properties/permissionMode", json!({ "not": { "const": "plan" } })),
+                ("", json!({ "allOf": only })),
+            ]
+        }
         "NewSessionToken" => {
             vec![("/properties/expiresInMs", json!({ "minimum": 1, "maximum": limit::SESSION_TOKEN_MS_MAX }))]
         }
@@ -115,6 +129,8 @@ fn something() -> Value {
 /// What a change of settings has to be beside its form: a change.
 pub fn any_setting() -> Value {
     one_or_more(&[
+        "agent",
+        "interactionMode",
         "model",
         "reasoning",
         "agentOptions",

@@ -65,12 +65,13 @@ use crate::tool::Registry;
 pub use agents::acp_agent;
 pub use bounds::{any_setting, narrow};
 pub use command::{
-    ANONYMOUS, Command, Handled, KINDS, Kind, Message, Names, Operation, Outcome, Request, Response, Step, Submitted,
-    Subscribe, Unread,
+    ANONYMOUS, Command, Handled, KINDS, Kind, Listed, Message, Names, Operation, Outcome, Request, Response, Step,
+    Submitted, Subscribe, Unread,
 };
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 pub use pages::EventPage;
 pub use parse::parse_json;
+pub use prompts::Listing;
 pub use reload::Configuration;
 pub use session_tokens::{Confined, SessionTokens};
 

@@ -1,16 +1,19 @@
 //! What sessions can have: tools, agents and models.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::wiring::allows;
 use super::{App, Caller, agents, providers};
 use crate::base::limit;
 use crate::model::{Model, ModelFacts};
 use crate::protocol::{
-    AgentState, AgentTypeView, AgentView, ApiError, Event, ModelPrices, ModelView, SessionId, ToolDefinition,
+    AgentDefinition, AgentList, AgentState, AgentTypeView, AgentView, ApiError, Event, ModelPrices, ModelView,
+    SessionId, ToolDefinition,
 };
 use crate::session::store_failure;
 use crate::tool::told_schema;
@@ -43,10 +46,14 @@ impl App {
         self.session(caller, id).await?;
         let row = self.store.session(id).await.map_err(|e| store_failure(&e))?;
         let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
-        Ok(self.offered_tools().into_iter().filter(|(tool, _)| row.settings.has_tool(&tool.name)).collect())
+        let agent = self.wardrobe.definition(&row.settings).await.map_err(ApiError)?;
+        let has = |tool: &ToolDefinition| {
+            row.settings.has_tool(&tool.name) && agent.as_ref().is_none_or(|agent| allows(agent, tool))
+        };
+        Ok(self.offered_tools().into_iter().filter(|(tool, _)| has(tool)).collect())
     }
 
-    /// The agents that sessions can name.
+    /// Our own agent, and the configured external ones.
     pub fn agents(&self) -> Vec<AgentView> {
         agents::list(&self.settings().acp_servers, &self.agents)
     }
@@ -54,6 +61,25 @@ impl App {
     /// The types of sub-agents.
     pub fn agent_types(&self) -> Vec<AgentTypeView> {
         self.wardrobe.agent_types()
+    }
+
+    /// All agents that a session can name which works in that directory, those of markdown files too, and the files that are none.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a directory that is not there, or that no session may work in.
+    pub async fn agents_in(&self, directory: Option<PathBuf>) -> Result<AgentList, ApiError> {
+        let directory = self.working_directory("workingDirectory", directory).await?;
+        let catalog = self.wardrobe.agent_catalog(&directory).await;
+        let mut agents = self.agents();
+        let reason = |agent: &AgentDefinition| {
+            let model = agent.model.as_deref()?;
+            match self.models.get(model) {
+                None => Some(format!("its model `{model}` is not among those of GET /models")),
+                Some(found) => found.available().err().map(|error| error.to_string()),
+            }
+        };
+        agents.extend(catalog.agents.iter().map(|agent| agents::defined(agent, reason(agent))));
+        Ok(AgentList { agents, types: self.agent_types(), faults: catalog.faults.clone() })
     }
 
     /// What the agent of a session has said last: its options, commands, plans. Read from the log.

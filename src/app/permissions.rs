@@ -27,8 +27,13 @@ impl App {
         caller.at_large()?;
         let ExplainCall { session_id, tool, arguments, .. } = call;
         let subject_of = async |row: &crate::store::SessionRow, context: ToolContext| {
-            let registry = self.wardrobe.registry(&row.id, &row.settings).await;
-            let found = registry.get(&tool).ok_or_else(|| ApiError::not_found(format!("tool {tool}")))?;
+            let agent = self.wardrobe.definition(&row.settings).await.map_err(ApiError)?;
+            let registry = self.wardrobe.registry(&row.id, (&row.settings, agent.as_ref())).await;
+            let missing = || match registry.why_withheld(&tool) {
+                Some(why) => ApiError::not_found(format!("tool {tool}: {why}")),
+                None => ApiError::not_found(format!("tool {tool}")),
+            };
+            let found = registry.get(&tool).ok_or_else(missing)?;
             // It may look at the file system to resolve a path.
             let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments, &context)).await;
             looked.map_err(|e| ApiError::internal(broken(e)))

@@ -1,11 +1,16 @@
 //! Prompts: held against limits and against what there is, and given to their session.
 
+mod plan;
+mod skills;
+
 use std::sync::Arc;
 
 use super::{App, Caller, bodies};
 use crate::base::limit;
 use crate::protocol::{ApiError, Compact, OWN_AGENT, Prompt, PromptContent, PromptMode, SessionId, TurnTask, agent_of};
 use crate::session::{Accepted, NewPrompt, Receipt};
+
+pub use skills::Listing;
 
 impl App {
     /// Accepts a prompt; its turn runs on whether or not anybody waits.
@@ -37,6 +42,7 @@ impl App {
             Some(only) => Some(self.checked_turn((caller, id), only, configure.as_ref()).await?),
             None => None,
         };
+        let content = self.filled_in((caller, id), content, configure.as_ref()).await?;
         let prompt = NewPrompt { content, mode, configure, only, task: None, if_version, receipt };
         self.live(caller, id).await?.prompt(prompt).await
     }

@@ -2,8 +2,11 @@
 
 mod definitions;
 mod lore;
+mod prompts;
 pub(super) mod roles;
 mod tools;
+
+pub(super) use definitions::allows;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -19,21 +22,20 @@ use super::tool_servers::{Around, ToolServers};
 use crate::base::BoxFuture;
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::config::{AgentCatalog, AgentFolders, AgentType, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
+use crate::config::{AgentCatalog, AgentType, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::{Logins, Servers};
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Models};
 use crate::permission::Floor;
-use crate::prompt::{SystemParts, family_prompt, provider_prompt, system_text};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
 use crate::provider::{self, Reach};
 use crate::session::{AgentRole, Equipment, Workbench};
 use crate::store::recall::RecallStore;
 use crate::store::snapshots::SnapshotStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
-use crate::tool::{Registry, Tool};
+use crate::tool::{Registry, SKILL_TOOL, Tool};
 
 use lore::Lore;
 use tools::Fitted;
@@ -141,8 +143,8 @@ pub(super) struct Wardrobe {
     told_bytes_max: usize,
     provider_prompts: ProviderPrompts,
     lore: Arc<Lore>,
-    /// Finds agents.
-    agents: Arc<AgentFolders>,
+    /// Finds agents, skills and commands.
+    defined: definitions::Defined,
     memories: Option<Arc<Memories>>,
     /// Records what turns do to files.
     recording: Option<Arc<Recording>>,
@@ -201,7 +203,7 @@ impl Wardrobe {
             told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
             lore: Arc::new(Lore::new(settings.instructions.clone())),
-            agents: Arc::new(definitions::agent_folders(settings)),
+            defined: definitions::Defined::new(settings),
             memories: None,
             recording: None,
             fitted: Mutex::default(),
@@ -319,6 +321,7 @@ impl Wardrobe {
             Some(registry) => registry.definitions().to_vec(),
             None => self.definitions.clone(),
         };
+        definitions.extend(self.defined.skill_definition());
         let more =
             self.memory_tools(&self.working_directory).into_iter().chain(self.servers.shared().connected_tools());
         definitions.extend(more.map(|tool| tool.definition().clone()));
@@ -327,7 +330,7 @@ impl Wardrobe {
 
     /// Whether a session may name this tool, which is not there: its server is not connected.
     pub(super) fn may_have(&self, tool: &str) -> bool {
-        self.servers.shared().may_have(tool)
+        tool == SKILL_TOOL || self.servers.shared().may_have(tool)
     }
 }
 
@@ -385,36 +388,6 @@ fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-impl Wardrobe {
-    /// What an agent is told before its first prompt: only what was written for it or for the session. It has a
-    /// system text of its own, and reads instruction files itself.
-    fn agent_prompt(&self, settings: &SessionSettings) -> String {
-        let patterns = ProviderPrompts { default_prompt: None, ..self.provider_prompts.clone() };
-        let own = provider_prompt(&patterns, &settings.model);
-        let parts =
-            [own, settings.instructions.as_deref()].into_iter().flatten().filter(|text| !text.trim().is_empty());
-        parts.collect::<Vec<_>>().join("\n\n")
-    }
-
-    /// The system text of a session's next turn.
-    async fn system_prompt(&self, session: &SessionId, settings: &SessionSettings) -> String {
-        let directory = &settings.working_directory;
-        let (found, surroundings) =
-            tokio::join!(self.lore.files(directory), self.lore.surroundings(session, directory));
-        system_text(&SystemParts {
-            prompt: provider_prompt(&self.provider_prompts, &settings.model)
-                .unwrap_or_else(|| family_prompt(&settings.model)),
-            working_directory: directory,
-            additional_directories: &settings.additional_directories,
-            platform: PLATFORM,
-            date: &surroundings.date,
-            branch: surroundings.branch.as_deref(),
-            instructions: &found.files,
-            session: settings.instructions.as_deref(),
-        })
-    }
-}
-
 impl Workbench for Wardrobe {
     fn place(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         // One that cannot be followed has no tools, and one that is gone may come back.
@@ -460,19 +433,28 @@ impl Workbench for Wardrobe {
                 message: format!("the model `{}` is no longer configured", settings.model),
                 details: None,
             })?;
+            let agent = self.definition(settings).await?;
+            let own = agent.as_deref();
             let prompt = async {
-                if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(session, settings).await }
+                if model.is_agent() {
+                    self.agent_prompt(settings, own)
+                } else {
+                    self.system_prompt(session, (settings, own)).await
+                }
             };
             let tops = std::iter::once(&settings.working_directory).chain(&settings.additional_directories);
             // An agent reads instruction files itself.
             let guide = self.lore.guide(tops.cloned().collect()).filter(|_| !model.is_agent());
-            let (system, registry) = tokio::join!(prompt, self.registry(session, settings));
+            let (mut system, registry) = tokio::join!(prompt, self.registry(session, (settings, agent.as_ref())));
+            if !model.is_agent() && registry.get(SKILL_TOOL).is_some() {
+                system.push_str(&self.skills_told(settings, own).await);
+            }
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
             let fallbacks = self.models.fallbacks_of(&model, settings.model_fallbacks.as_deref());
             let models = self.models.clone();
             // An agent that starts them itself has all of their tools: not where the session has some of them only.
-            let whole = settings.tools.is_none() && settings.without_tools.is_empty();
+            let whole = settings.tools.is_none() && settings.without_tools.is_empty() && agent.is_none();
             let agent_servers = if model.is_agent() && !model.only_carries() && whole {
                 self.servers.told(session, &settings.working_directory).await
             } else {
@@ -480,7 +462,20 @@ impl Workbench for Wardrobe {
             };
             let hooks = Arc::clone(&self.hooks);
             let notices = Self::gone(settings);
-            Ok(Equipment { model, fallbacks, system, registry, hooks, models, agent_servers, guide, notices })
+            let mode = definitions::mode(settings, agent.as_deref(), model.as_ref());
+            Ok(Equipment {
+                model,
+                fallbacks,
+                system,
+                registry,
+                hooks,
+                models,
+                agent_servers,
+                guide,
+                agent,
+                mode,
+                notices,
+            })
         })
     }
 }

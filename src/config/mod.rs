@@ -46,7 +46,10 @@ pub use acp_profile::{ACP_PROFILES, AcpProfile};
 pub use address::Address;
 pub use agent_types::AgentType;
 pub use bounds::{BOUNDS, Bounds};
-pub use definitions::{AgentCatalog, AgentFolders, DefinitionFolders};
+pub use definitions::{
+    AgentCatalog, AgentFolders, Catalog, CommandDefinition, DefinitionFolders, Finder, LoadedSkill, commands, expand,
+    fill, load_skill, skill_file, skills,
+};
 pub use embedded::embedded_data_directory;
 pub use environment::{
     PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, find_program, find_program_in, home_directory, inherited_environment,

@@ -141,6 +141,12 @@ options! {
     /// Folder with agents as markdown files, beside those of the project and the user; may be given several times
     #[arg(long, value_name = "DIR", help_heading = "What it works on")]
     agents_dir: Vec<PathBuf>,
+    /// Folder with skills, each a folder with a SKILL.md, beside those of the project and the user; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    skills_dir: Vec<PathBuf>,
+    /// Folder with slash commands as markdown files, beside those of the project and the user; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    commands_dir: Vec<PathBuf>,
     /// Where sessions, the token and the log of events are kept [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR", help_heading = "What it works on")]
     data_dir: PathBuf,

@@ -2,6 +2,8 @@
 //!
 //! The file is TOML: `--config`, else `SIMSE_CONFIG`, else `$XDG_CONFIG_HOME/simse/config.toml` when it is there.
 
+mod homes;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -239,8 +241,9 @@ fn settings(
         under_a_root(&settings)?;
     }
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
-    settings.definitions =
-        DefinitionFolders { agents: all_of("agents_dir", all.agents_dir)?, homes: definition_homes(from) };
+    let (agents, skills) = (all_of("agents_dir", all.agents_dir)?, all_of("skills_dir", all.skills_dir)?);
+    let (commands, homes) = (all_of("commands_dir", all.commands_dir)?, homes::definition_homes(from));
+    settings.definitions = DefinitionFolders { agents, skills, commands, homes };
     settings.stale_check = all.stale_check.unwrap_or_default();
     let own = [&all.tls_key, &all.socket].map(|path| path.as_ref().map(|path| from.directory.join(path)));
     let own: Vec<PathBuf> = own.into_iter().flatten().collect();
@@ -356,11 +359,12 @@ pub(super) fn missing_directories(all: &Options, from: &Surroundings) -> Vec<Con
     let named = |name: &'static str, paths: &[PathBuf]| -> Vec<(&'static str, PathBuf)> {
         paths.iter().map(|path| (name, from.directory.join(path))).collect()
     };
-    let none = Vec::new();
     let mut all_named = named("cwd", all.cwd.as_slice());
-    all_named.extend(named("root", all.root.as_ref().unwrap_or(&none)));
-    all_named.extend(named("allowed_path", all.allowed_path.as_ref().unwrap_or(&none)));
-    all_named.extend(named("agents_dir", all.agents_dir.as_ref().unwrap_or(&none)));
+    all_named.extend(named("root", all.root.as_deref().unwrap_or_default()));
+    all_named.extend(named("allowed_path", all.allowed_path.as_deref().unwrap_or_default()));
+    all_named.extend(named("agents_dir", all.agents_dir.as_deref().unwrap_or_default()));
+    all_named.extend(named("skills_dir", all.skills_dir.as_deref().unwrap_or_default()));
+    all_named.extend(named("commands_dir", all.commands_dir.as_deref().unwrap_or_default()));
     all_named.into_iter().filter_map(|(name, path)| directory(name, &path).err()).collect()
 }
 
@@ -418,7 +422,8 @@ pub(super) fn within(mut said: Options, base: &Path) -> Options {
     for relative in own.into_iter().chain(doors).chain(tapes).flatten() {
         *relative = base.join(&relative);
     }
-    for relative in [&mut said.root, &mut said.allowed_path, &mut said.agents_dir].into_iter().flatten().flatten() {
+    let folders = [&mut said.agents_dir, &mut said.skills_dir, &mut said.commands_dir];
+    for relative in [&mut said.root, &mut said.allowed_path].into_iter().chain(folders).flatten().flatten() {
         *relative = base.join(&relative);
     }
     for server in said.acp_servers.iter_mut().flatten() {
@@ -452,12 +457,6 @@ fn located(text: &str, cause: &toml::de::Error) -> String {
 fn default_config_file(from: &Surroundings) -> Option<PathBuf> {
     let base = path(from, "XDG_CONFIG_HOME").or_else(|| Some(path(from, "HOME")?.join(".config")))?;
     Some(base.join("simse/config.toml"))
-}
-
-/// The user's folders of ours, in which agents and the like are looked for: beside the configuration, and in the home.
-fn definition_homes(from: &Surroundings) -> Vec<PathBuf> {
-    let beside = default_config_file(from).and_then(|file| file.parent().map(Path::to_owned));
-    beside.into_iter().chain(path(from, "HOME").map(|home| home.join(".simse"))).collect()
 }
 
 /// What no program of a session has any business with: these files, and the directories of ours that they or the settings lie

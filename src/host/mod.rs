@@ -54,6 +54,7 @@ mod patch_told;
 mod read_pruned;
 mod record;
 mod search;
+mod skill;
 mod subagents;
 #[cfg(test)]
 mod swap_tests;
@@ -101,6 +102,7 @@ pub use git_worktree::GitWorktree;
 pub use read_pruned::ReadPruned;
 pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
 pub use search::shelved;
+pub use skill::{Skill, SkillPlace};
 pub use subagents::{SUBAGENT_TOOLS, merge_words, subagent_tools};
 pub use trees::{Grounds, discard_tree, make_tree, put_back, tree_of, trees_in};
 pub use view_image::ViewImage;

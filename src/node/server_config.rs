@@ -43,6 +43,10 @@ pub(super) struct ServerConfig {
     sandbox_network: bool,
     #[serde(default)]
     agents_dirs: Vec<PathBuf>,
+    #[serde(default)]
+    skills_dirs: Vec<PathBuf>,
+    #[serde(default)]
+    commands_dirs: Vec<PathBuf>,
     data_directory: Option<PathBuf>,
     model: Option<String>,
     /// Those of JavaScript, their functions taken out.
@@ -216,7 +220,12 @@ impl ServerConfig {
             names: Names::Members,
             allowed_roots: within(self.allowed_roots),
             allowed_paths: within(self.allowed_paths),
-            definitions: DefinitionFolders { agents: within(self.agents_dirs), ..DefinitionFolders::default() },
+            definitions: DefinitionFolders {
+                agents: within(self.agents_dirs),
+                skills: within(self.skills_dirs),
+                commands: within(self.commands_dirs),
+                homes: Vec::new(),
+            },
             stale_check: self.stale_check,
             sandbox: SandboxSettings {
                 mode: self.sandbox.unwrap_or(base.sandbox.mode),

@@ -6,6 +6,7 @@ mod compaction;
 mod family;
 mod imports;
 mod instructions;
+mod skills;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use crate::config::ProviderPrompts;
 pub use compaction::{compaction_system, compaction_task};
 pub use family::family_prompt;
 pub use instructions::{Found, Instructions, branch_of, directories_up, discover, told_path};
+pub use skills::skills_text;
 
 /// What the system text is made of.
 #[derive(Debug, Clone, Copy)]

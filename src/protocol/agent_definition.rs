@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::Reasoning;
-use super::permission::PermissionConfig;
+use super::lineage::AgentTypeView;
+use super::permission::{PermissionConfig, PermissionMode};
+use super::whole;
 
 /// What a list of tools of a definition calls all of them.
 pub const ANY_TOOL: &str = "*";
@@ -123,6 +125,38 @@ impl AgentDefinition {
     }
 }
 
+/// What is to become of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PlanVerdict {
+    /// It is carried out as it is.
+    Approve,
+    /// It is carried out as it stands in `plan`.
+    Edit,
+    /// Another one is wanted.
+    Reject,
+}
+
+/// `POST /sessions/:id/plan`: what is to become of the plan that a session in plan mode answered its last prompt with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PlanDecision {
+    /// What.
+    pub decision: PlanVerdict,
+    /// The plan as it was edited; with `edit` alone, and not empty.
+    #[serde(default)]
+    pub plan: Option<String>,
+    /// Words for the model: what is to be minded, or why it is rejected.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// The permission mode in which it is carried out; not `plan`, and not with `reject`. Default: that of new sessions, or `ask`.
+    #[serde(default)]
+    pub permission_mode: Option<PermissionMode>,
+    /// Refuse unless the session has this version.
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub if_version: Option<u64>,
+}
+
 /// A file that was left out, and why. The rest of its folder counts all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -131,6 +165,66 @@ pub struct DefinitionFault {
     pub path: PathBuf,
     /// What is wrong with it, in words that name the field.
     pub reason: String,
+}
+
+/// An agent that sessions can use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentView {
+    /// Its name.
+    pub name: String,
+    /// `loop` (our own, driving a model), `acp` (an external process), or one that a markdown file defines and our own loop is:
+    /// `main`, or `subagent`, to which only other agents can delegate.
+    pub kind: String,
+    /// What it is, for people.
+    pub description: String,
+    /// Whether it can be used now.
+    pub available: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Where its markdown file comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<DefinitionSource>,
+    /// Its file; absent of one that is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Its own model. Absent: that of whoever uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How much its model thinks. Absent: as whoever uses it has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
+    /// How it talks with its model about calls. Absent: as the session and the model have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<InteractionMode>,
+    /// The tools that it may use. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// The gates that are open to it. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Vec<AgentGate>>,
+    /// The agents that it may delegate to. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegate_targets: Option<Vec<String>>,
+    /// Its own limit of rounds in one turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u32>,
+    /// The skills that it is told of. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
+}
+
+/// Answer of `GET /agents`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentList {
+    /// The agents.
+    pub agents: Vec<AgentView>,
+    /// The types of sub-agents.
+    pub types: Vec<AgentTypeView>,
+    /// Markdown files that were left out, and why.
+    #[serde(default)]
+    pub faults: Vec<DefinitionFault>,
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::agent::AgentOptions;
+use super::agent_definition::InteractionMode;
 use super::id::{RequestId, SessionId, TurnId};
 use super::item::Part;
 use super::object;
@@ -27,7 +28,7 @@ pub struct CreateSession {
     pub additional_directories: Option<Vec<PathBuf>>,
     /// The session that it stands under: it may do at most what that one may, and goes with it.
     pub parent: Option<SessionId>,
-    /// A name from `GET /agents`.
+    /// A name from `GET /agents`, see [`Configure::agent`].
     pub agent: Option<String>,
     /// `provider/name`, from `GET /models`.
     pub model: Option<String>,
@@ -49,6 +50,8 @@ pub struct CreateSession {
     pub tool_permissions: Option<PermissionConfig>,
     /// How much it does without asking. Default: the server's setting.
     pub permission_mode: Option<PermissionMode>,
+    /// How the agent and its model talk about calls, see [`Configure::interaction_mode`].
+    pub interaction_mode: Option<InteractionMode>,
 }
 
 /// What a prompt says: a text, or parts.
@@ -188,6 +191,15 @@ impl Reasoning {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Configure {
+    /// Another agent of `GET /agents`: one that a markdown file defines, `simse` for none of these, or an ACP agent. With it come
+    /// the model and the reasoning of its file, where it names some and nothing else is said beside it. Its text, tools, gates,
+    /// rules and rounds are those of its file when a turn begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// How the agent and its model talk about calls: `chat`, the model calls tools as its provider has it; `auto`, it answers with
+    /// JSON actions until it finishes its task. Default: as the agent's file says, else `auto` for a model that cannot call tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interaction_mode: Option<InteractionMode>,
     /// Another model, `provider/name`, or `acp/NAME` for an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

@@ -25,6 +25,7 @@ mod record;
 mod request;
 mod session;
 mod session_token;
+mod skill;
 mod snapshot;
 mod telling;
 mod tool;
@@ -35,7 +36,8 @@ pub use agent::{
     AgentSetting, AgentState, AgentUsage, AgentValue, PlanEntry,
 };
 pub use agent_definition::{
-    ANY_TOOL, AgentDefinition, AgentGate, AgentKind, DefinitionFault, DefinitionSource, InteractionMode,
+    ANY_TOOL, AgentDefinition, AgentGate, AgentKind, AgentList, AgentView, DefinitionFault, DefinitionSource,
+    InteractionMode, PlanDecision, PlanVerdict,
 };
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
@@ -65,10 +67,11 @@ pub use permission::{
 pub use record::Event;
 pub use request::{ClientQuestion, ClientReply, FormReply, NoticeLevel};
 pub use session::{
-    ACP_PREFIX, AgentList, AgentView, Cost, CountTokens, Deleted, Health, LimitView, ModelList, ModelPrices, ModelView,
-    OWN_AGENT, Page, Proof, SessionStatus, SessionView, TokenCount, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
+    ACP_PREFIX, Cost, CountTokens, Deleted, Health, LimitView, ModelList, ModelPrices, ModelView, OWN_AGENT, Page,
+    Proof, SessionStatus, SessionView, TokenCount, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use session_token::{MadeSessionToken, NewSessionToken, SessionTokenList, SessionTokenRole, SessionTokenView};
+pub use skill::{CommandKind, CommandList, CommandView, SkillList, SkillView};
 pub use snapshot::{OpenCall, Snapshot, Underway};
 pub use telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind};
 pub use tool::{

@@ -201,6 +201,8 @@ pub enum VerdictSource {
     Floor,
     /// The session's mode.
     Mode,
+    /// The agent's own gates and rules.
+    Agent,
     /// A client's answer.
     Client,
     /// The program that embeds the server (`onPermissionRequest`).

@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 
 use super::Snapshot;
 use super::agent::AgentOptions;
+use super::agent_definition::InteractionMode;
 use super::command::Reasoning;
 use super::compaction::TurnTask;
 use super::error::ErrorBody;
 use super::event::EventBody;
 use super::id::{SessionId, TurnId};
-use super::lineage::{AgentTypeView, Lineage};
+use super::lineage::Lineage;
 use super::permission::PermissionMode;
 use super::telling::is_zero;
 
@@ -271,6 +272,9 @@ pub struct SessionView {
     pub additional_directories: Vec<PathBuf>,
     /// What answers: `simse`, our own loop with the model, or an agent of `GET /agents`.
     pub agent: String,
+    /// How the agent and its model talk about calls, as far as that was chosen here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interaction_mode: Option<InteractionMode>,
     /// Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself.
     pub model: String,
     /// How much its model thinks before it answers.
@@ -415,32 +419,6 @@ pub struct TokenCount {
 pub struct ModelList {
     /// The models.
     pub models: Vec<ModelView>,
-}
-
-/// An agent that sessions can use.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentView {
-    /// Its name.
-    pub name: String,
-    /// `loop` (our own, driving a model) or `acp` (an external process).
-    pub kind: String,
-    /// What it is, for people.
-    pub description: String,
-    /// Whether it can be used now.
-    pub available: bool,
-    /// Why not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// Answer of `GET /agents`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct AgentList {
-    /// The agents.
-    pub agents: Vec<AgentView>,
-    /// The types of sub-agents.
-    pub types: Vec<AgentTypeView>,
 }
 
 /// Answer of `GET /health`.

@@ -22,10 +22,8 @@ use super::headers::{etag, last_event_id, of_the_header};
 use super::openapi;
 use super::sse::{self, Opening, Selection};
 use super::write::Done;
-use crate::app::{Accepted, EventPage, EventReader, Paused};
-use crate::protocol::{
-    AgentList, ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, Proof, SessionId, SessionView, ToolList,
-};
+use crate::app::{Accepted, EventPage, EventReader, Listing, Paused};
+use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, Proof, SessionId, SessionView, ToolList};
 
 /// All routes of the table.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
@@ -127,6 +125,14 @@ async fn feedback(mut call: Call) -> Answer {
     Ok(call.write("feedback", Some(id)).await?.respond(StatusCode::OK))
 }
 
+/// 202: the turn that the decision is a prompt of goes on by itself.
+async fn decide_plan(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    let body = call.json().await?;
+    Ok(json(StatusCode::ACCEPTED, &call.shared.app.decide_plan(&call.caller, &id, body).await?))
+}
+
 async fn count_tokens(mut call: Call) -> Answer {
     call.no_query()?;
     let body = call.json().await?;
@@ -210,9 +216,30 @@ async fn agent(call: Call) -> Answer {
 }
 
 async fn agents(call: Call) -> Answer {
-    call.no_query()?;
-    let app = &call.shared.app;
-    ok(&AgentList { agents: app.agents(), types: app.agent_types() })
+    let mut query = call.query()?;
+    let directory = query.text("workingDirectory").map(Into::into);
+    query.finish(&["workingDirectory"])?;
+    ok(&call.shared.app.agents_in(directory).await?)
+}
+
+/// For whom a list of skills or commands is.
+fn listing(call: &Call) -> Result<Listing, Failure> {
+    let mut query = call.query()?;
+    let session = query.text("sessionId").map(|id| id.parse::<SessionId>()).transpose();
+    let session = session.map_err(|error| ApiError::invalid("sessionId", error.to_string()))?;
+    let directory = query.text("workingDirectory").map(Into::into);
+    query.finish(&["sessionId", "workingDirectory"])?;
+    Ok(Listing { session, directory })
+}
+
+async fn skills(call: Call) -> Answer {
+    let listing = listing(&call)?;
+    ok(&call.shared.app.skills(&call.caller, listing).await?)
+}
+
+async fn slash_commands(call: Call) -> Answer {
+    let listing = listing(&call)?;
+    ok(&call.shared.app.slash_commands(&call.caller, listing).await?)
 }
 
 async fn models(call: Call) -> Answer {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::Terms;
+use super::agent_rules::{AgentRules, Own};
 use super::ask::{About, CallQuestion, End, Question, put_to};
 use super::children::Ceiling;
 use super::live::Live;
@@ -19,7 +20,8 @@ use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
 use crate::permission::{Facts, Grants, Subject, grant_place};
 use crate::protocol::{
-    PermissionMode, PermissionPolicy, PermissionVerdict, ToolCallRequest, ToolDefinition, TurnId, VerdictSource,
+    AgentDefinition, PermissionMode, PermissionPolicy, PermissionVerdict, ToolCallRequest, ToolDefinition, TurnId,
+    VerdictSource,
 };
 use crate::store::{Grant, GrantSubject};
 use crate::tool::Veil;
@@ -74,6 +76,8 @@ pub(super) struct SessionGate {
     pub(super) ceilings: Vec<Ceiling>,
     /// The session above all, whose clients are asked too.
     pub(super) root: Option<Arc<Live>>,
+    /// What the session's agent may not do. None: it is not one of a markdown file.
+    pub(super) agent: Option<AgentRules>,
 }
 
 impl Gate for SessionGate {
@@ -88,16 +92,14 @@ impl Gate for SessionGate {
                 Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
             let (ruling, by_above) = self.rule(facts, question.subject);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
+            let own = self.agent.as_ref().map_or(Own::GoesOn, |agent| agent.rule(facts, question));
+            let own = match own {
+                Own::Refused(why) if ruling.policy != PermissionPolicy::Deny => {
+                    return verdict(false, VerdictSource::Agent, why);
+                }
+                other => other,
+            };
             match ruling.policy {
-                // A call that cannot run is refused without a question.
-                PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
-                    verdict(true, VerdictSource::Policy, String::new())
-                }
-                PermissionPolicy::Allow | PermissionPolicy::Ask if question.asked => {
-                    verdict(true, VerdictSource::Client, "it was asked about as a call of the agent".to_owned())
-                }
-                PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
-                PermissionPolicy::Allow => verdict(true, ruling.by, String::new()),
                 PermissionPolicy::Deny => {
                     let (policy, mode) =
                         by_above.map_or((&self.policy, self.mode), |above| (&above.policy, above.mode));
@@ -106,10 +108,21 @@ impl Gate for SessionGate {
                         if by_above.is_some() { format!("a session above it may not: {reason}") } else { reason };
                     verdict(false, ruling.by, reason)
                 }
-                PermissionPolicy::Ask if !question.insists && self.granted(facts, question.subject) => {
+                // A call that cannot run is refused without a question.
+                PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
+                    verdict(true, VerdictSource::Policy, String::new())
+                }
+                PermissionPolicy::Allow | PermissionPolicy::Ask if question.asked => {
+                    verdict(true, VerdictSource::Client, "it was asked about as a call of the agent".to_owned())
+                }
+                PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
+                PermissionPolicy::Allow if own != Own::Asked => verdict(true, ruling.by, String::new()),
+                PermissionPolicy::Allow | PermissionPolicy::Ask
+                    if !question.insists && self.granted(facts, question.subject) =>
+                {
                     verdict(true, VerdictSource::Grant, String::new())
                 }
-                PermissionPolicy::Ask => self.ask(question, cancel).await,
+                PermissionPolicy::Allow | PermissionPolicy::Ask => self.ask(question, cancel).await,
             }
         })
     }
@@ -118,7 +131,9 @@ impl Gate for SessionGate {
         let facts = Facts::new(&tool.name, Some(tool), Some(&self.directory));
         let own = self.policy.veil(facts, self.mode);
         let above = self.ceilings.iter().filter_map(|above| above.policy.veil(facts, above.mode));
-        let all: Vec<Veil> = own.into_iter().chain(above).collect();
+        let hidden = self.agent.as_ref().and_then(|agent| agent.hidden(facts, self.mode));
+        let agents = hidden.map(|hidden| Veil::new(move |path| hidden.names(path)));
+        let all: Vec<Veil> = own.into_iter().chain(above).chain(agents).collect();
         match all.len() {
             0 | 1 => all.into_iter().next(),
             _ => Some(Veil::new(move |path| all.iter().any(|veil| veil.hides(path)))),
@@ -153,6 +168,11 @@ impl SessionGate {
     fn granted(&self, facts: Facts<'_>, subject: &Subject) -> bool {
         let above = self.ceilings.iter().map(|above| &above.policy);
         std::iter::once(&self.policy).chain(above).any(|policy| policy.granted(facts, subject).is_some())
+    }
+
+    /// The same for a session that works as this agent.
+    pub(super) fn of(self, agent: Option<Arc<AgentDefinition>>) -> Self {
+        Self { agent: agent.map(AgentRules::new), ..self }
     }
 
     /// Puts the question and waits for its end.

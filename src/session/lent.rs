@@ -25,7 +25,11 @@ pub(super) fn lend(
 }
 
 /// The turn's tools are done.
-pub(super) fn leave(scope: &Scope) {
+pub(super) fn leave(scope: &Scope, pauses: bool) {
+    // A skill is in use until its turn ends.
+    if !pauses {
+        scope.skill.lock().take();
+    }
     *scope.recorder.lock() = None;
     *scope.children.lock() = None;
     *scope.earlier.lock() = None;

@@ -496,6 +496,8 @@ pub(super) mod tests {
         ) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
             let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
             Box::pin(std::future::ready(Ok(Equipment {
+                agent: None,
+                mode: Default::default(),
                 model,
                 fallbacks: Vec::new(),
                 system: String::new(),
@@ -548,6 +550,8 @@ pub(super) mod tests {
         let settings = SessionSettings {
             working_directory: "/".into(),
             additional_directories: Vec::new(),
+            agent: None,
+            interaction_mode: None,
             model: "test/none".into(),
             title: None,
             instructions: None,

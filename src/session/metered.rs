@@ -38,6 +38,7 @@ pub(super) fn count_answer(meters: &Meters, allowed: bool, by: VerdictSource) {
         VerdictSource::Policy => "policy",
         VerdictSource::Floor => "floor",
         VerdictSource::Mode => "mode",
+        VerdictSource::Agent => "agent",
         VerdictSource::Client => "client",
         VerdictSource::Program => "program",
         VerdictSource::Grant => "grant",

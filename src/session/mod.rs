@@ -7,6 +7,7 @@
 //! is in the log. A control (abort, steer, feedback) never waits behind the turn that it controls.
 
 mod actor;
+mod agent_rules;
 mod ask;
 mod attendance;
 mod book;
@@ -54,7 +55,7 @@ use crate::config::{AgentCatalog, Limits, McpServer};
 use crate::hook::Hooks;
 use crate::host::{Grounds, Recording};
 use crate::model::{Model, Models};
-use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId};
+use crate::protocol::{AgentDefinition, ApiError, ErrorBody, ErrorCode, InteractionMode, SessionId};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::{Guide, Registry};
 use parking_lot::RwLock;
@@ -96,6 +97,10 @@ pub struct Equipment {
     pub agent_servers: Arc<[McpServer]>,
     /// Who knows what is to be known of the places that calls touch. None: nobody.
     pub guide: Option<Arc<dyn Guide>>,
+    /// The agent of a markdown file that the session works as.
+    pub agent: Option<Arc<AgentDefinition>>,
+    /// How the agent and its model talk about calls.
+    pub mode: InteractionMode,
     /// What clients are to know before the turn begins: what is not as the session's settings have it.
     pub notices: Vec<String>,
 }

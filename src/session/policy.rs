@@ -269,6 +269,8 @@ mod tests {
         let settings = SessionSettings {
             working_directory: "/w".into(),
             additional_directories: Vec::new(),
+            agent: None,
+            interaction_mode: None,
             model: "m".into(),
             title: None,
             instructions: None,

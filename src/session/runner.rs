@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::actor::Order;
+use super::agent_rules::iterations;
 use super::children::{TurnChildren, ceilings, narrowed};
 use super::clients::SessionClients;
 use super::gate::SessionGate;
@@ -337,18 +338,16 @@ async fn run_held(mut job: Job) -> Finished {
     *scope.children.lock() = Some(children(&job, &equipment.registry));
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     begin_command(agent_works).await;
-    let gate: Arc<dyn Gate> = Arc::new(job.gate);
+    let gate: Arc<dyn Gate> = Arc::new(job.gate.of(equipment.agent.clone()));
     let clients = Line::new(Arc::new(talk), job.cancel.clone());
     let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
     let environment = CallEnvironment {
-        registry: equipment.registry,
-        gate,
         hooks: equipment.hooks.with_clients(clients.clone()).unwrap_or(equipment.hooks),
         clients,
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
         session: Some(job.live.id.clone()),
         scope: job.scope,
-        ear: None,
+        ..CallEnvironment::new(equipment.registry, gate)
     };
     let input = TurnInput {
         model,
@@ -364,7 +363,9 @@ async fn run_held(mut job: Job) -> Finished {
         sink: job.sink,
         progress: job.progress,
         steering: job.helm,
-        iterations_max: job.terms.limits.read().max_iterations,
+        iterations_max: iterations(&terms, equipment.agent.as_deref()),
+        mode: equipment.mode,
+        works_as: equipment.agent,
         retry: RetryPolicy::default(),
         fallbacks: equipment.fallbacks.into_iter().map(metered).collect(),
         output_schema: job.output_schema,
@@ -372,7 +373,7 @@ async fn run_held(mut job: Job) -> Finished {
         compacting: Compacting { percent: terms.limits.read().compact_percent, model: model_of_summaries },
     };
     let outcome = job.bench.run(input, job.cancel).await;
-    leave(&scope);
+    leave(&scope, outcome.ended == Ended::Paused);
     tell_changes((recorder.as_deref(), agent_works.is_some()), &sink).await;
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));

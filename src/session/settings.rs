@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::protocol::{AgentOptions, Beginning, Configure, PermissionMode, Reasoning, agent_of};
+use crate::protocol::{AgentOptions, Beginning, Configure, OWN_AGENT, PermissionMode, Reasoning, agent_of};
 use crate::store::{SessionRow, SessionSettings};
 
 /// What a list of tools calls all of them.
@@ -49,6 +49,8 @@ impl<'a> ToolEntry<'a> {
 /// Changes what is named, and nothing else.
 pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     let Configure {
+        agent,
+        interaction_mode,
         model,
         reasoning,
         agent_options,
@@ -66,6 +68,10 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     };
     settings.title = text(settings.title.take(), title);
     settings.instructions = text(settings.instructions.take(), instructions);
+    if let Some(agent) = agent {
+        settings.agent = Some(agent.clone()).filter(|agent| !agent.is_empty() && agent != OWN_AGENT);
+    }
+    settings.interaction_mode = interaction_mode.or(settings.interaction_mode);
     settings.permission_mode = permission_mode.unwrap_or(settings.permission_mode);
     settings.reasoning = reasoning.unwrap_or(settings.reasoning);
     if let Some(model) = model {
@@ -96,6 +102,8 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
 /// What the log says of a session that begins with these settings: all but the grants, which it tells one by one.
 pub fn beginning(settings: &SessionSettings) -> Beginning {
     let changes = Configure {
+        agent: settings.agent.clone(),
+        interaction_mode: settings.interaction_mode,
         model: Some(settings.model.clone()),
         reasoning: Some(settings.reasoning),
         agent_options: Some(settings.agent_options.clone()).filter(|options| !options.is_empty()),
@@ -126,6 +134,8 @@ pub fn begun(beginning: &Beginning) -> Option<SessionSettings> {
     let mut settings = SessionSettings {
         working_directory: PathBuf::new(),
         additional_directories: Vec::new(),
+        agent: None,
+        interaction_mode: None,
         model: String::new(),
         title: None,
         instructions: None,
@@ -182,12 +192,14 @@ pub fn chosen_tools(settings: &SessionSettings) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::AgentSetting;
+    use crate::protocol::{AgentSetting, InteractionMode};
 
     fn settings() -> SessionSettings {
         SessionSettings {
             working_directory: "/w".into(),
             additional_directories: vec!["/m".into()],
+            agent: Some("plan".into()),
+            interaction_mode: Some(InteractionMode::Chat),
             model: "m/m".into(),
             title: Some("t".into()),
             instructions: Some("i".into()),
@@ -210,12 +222,14 @@ mod tests {
         let body = serde_json::json!({
             "model": "n/n", "reasoning": "low", "title": "", "instructions": "j", "permissionMode": "auto",
             "workingDirectory": "/v", "tools": ["a"], "agentOptions": { "p": "v" }, "modelFallbacks": ["o/o"],
-            "additionalDirectories": ["/x", "/y"],
+            "additionalDirectories": ["/x", "/y"], "agent": "simse", "interactionMode": "auto",
         });
         configure(&mut changed, &serde_json::from_value(body).expect("changes"));
         let want = SessionSettings {
             working_directory: "/v".into(),
             additional_directories: vec!["/x".into(), "/y".into()],
+            agent: None,
+            interaction_mode: Some(InteractionMode::Auto),
             model: "n/n".into(),
             title: None,
             instructions: Some("j".into()),
@@ -251,6 +265,7 @@ mod tests {
             SessionSettings { title: None, instructions: None, tools: Some(Vec::new()), ..settings() },
             SessionSettings { additional_directories: Vec::new(), ..settings() },
             SessionSettings { model_fallbacks: Some(Vec::new()), ..settings() },
+            SessionSettings { agent: None, interaction_mode: None, ..settings() },
             SessionSettings { model_fallbacks: Some(vec!["a/b".into(), "c/d".into()]), ..settings() },
             SessionSettings { tools: Some(tools.clone()), permissions: Some(permissions), ..settings() },
             SessionSettings { without_tools: tools, model: "acp/x".into(), reasoning: Reasoning::Auto, ..settings() },

@@ -319,6 +319,8 @@ impl Compared {
     fn settings(&mut self, stored: &SessionSettings, log: &SessionSettings) {
         self.differ("workingDirectory", &stored.working_directory, &log.working_directory);
         self.differ("additionalDirectories", &stored.additional_directories, &log.additional_directories);
+        self.differ("agent", &stored.agent, &log.agent);
+        self.differ("interactionMode", &stored.interaction_mode, &log.interaction_mode);
         self.differ("model", &stored.model, &log.model);
         self.differ("title", &stored.title, &log.title);
         self.differ("instructions", &stored.instructions, &log.instructions);

@@ -42,6 +42,8 @@ pub(super) fn row(id: &str) -> SessionRow {
         settings: SessionSettings {
             working_directory: "/w".into(),
             additional_directories: Vec::new(),
+            agent: None,
+            interaction_mode: None,
             model: "demo/scripted".into(),
             title: None,
             instructions: None,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    AgentOptions, ClientId, Configure, GrantId, Held, Lineage, Merge, PermissionConfig, PermissionMode, Reasoning,
-    SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, Usage,
+    AgentOptions, ClientId, Configure, GrantId, Held, InteractionMode, Lineage, Merge, PermissionConfig,
+    PermissionMode, Reasoning, SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, Usage,
 };
 use crate::store::Waiting;
 
@@ -67,6 +67,12 @@ pub struct SessionSettings {
     /// Where they may work beside that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_directories: Vec<PathBuf>,
+    /// The agent of a markdown file that it works as; None: our own loop, or the ACP agent that its model is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// How the agent and its model talk about calls; None: as the agent and the model have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interaction_mode: Option<InteractionMode>,
     /// `provider/name`.
     pub model: String,
     /// Its title.

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::base::glob;
+
 use super::validate::{is_known_type, is_schema};
 use super::{Arguments, Tool};
 
@@ -37,6 +39,11 @@ const TOOL_NAMES: [(&str, &str); 25] = [
 /// Our name of a tool that models call so. None: they call none of ours so.
 pub fn proper_name(asked: &str) -> Option<&'static str> {
     TOOL_NAMES.iter().find(|(alias, _)| *alias == asked).map(|(_, name)| *name)
+}
+
+/// Whether an entry of a list of tools means the tool of that name: its own name, one that models call it by, or a pattern.
+pub fn means(entry: &str, name: &str) -> bool {
+    entry == name || proper_name(entry) == Some(name) || (entry.contains('*') && glob::matches(entry, name))
 }
 
 /// Takes out each optional argument that is null, for definitions in the simple form: to a program it is left out.
@@ -118,6 +125,22 @@ mod tests {
             let mut arguments = Map::from_iter([("a".to_owned(), Value::Null)]);
             drop_left_out(&parameters, &mut arguments);
             assert_eq!(Value::Object(arguments), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_a_list_means_a_tool_by_its_name_its_other_names_or_a_pattern() {
+        let table = [
+            ("fs_read", "fs_read", true),
+            ("Read", "fs_read", true),
+            ("git_*", "git_log", true),
+            ("*", "bash", true),
+            ("read", "fs_write", false),
+            ("fs", "fs_read", false),
+            ("git_*", "github", false),
+        ];
+        for (entry, name, want) in table {
+            assert_eq!(means(entry, name), want, "{entry} {name}");
         }
     }
 

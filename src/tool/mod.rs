@@ -13,6 +13,7 @@ mod events;
 mod form;
 mod function;
 mod guide;
+mod in_use;
 mod judged;
 mod live;
 mod marks;
@@ -42,7 +43,7 @@ pub use crate::hook::Line;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
-pub use aliases::{canonical, proper_name};
+pub use aliases::{canonical, means, proper_name};
 pub use changes::{ChangeRecorder, Recorded};
 pub use children::{ChildState, Children, Spawn};
 pub use deferred::told_bytes;
@@ -52,6 +53,7 @@ pub use events::ToolEvents;
 pub use form::Form;
 pub use function::function;
 pub use guide::{Guide, Guided};
+pub use in_use::{SKILL_TOOL, SkillInUse};
 pub use judged::JudgedPaths;
 pub use live::LiveOutput;
 pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp, Previewed};
@@ -113,11 +115,18 @@ pub struct Scope {
     pub guide: Mutex<Option<Arc<dyn Guide>>>,
     /// What of that was told.
     pub guided: Guided,
+    /// The skill that the running turn uses, where it takes tools away.
+    pub skill: Mutex<Option<SkillInUse>>,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }
 
 impl Scope {
+    /// Why a tool may not be used while a skill is. None: it may.
+    pub fn why_narrowed(&self, tool: &str) -> Option<String> {
+        self.skill.lock().as_ref()?.why_not(tool)
+    }
+
     /// What its tools leave behind goes where this share goes. Nothing changes when it has one.
     pub fn take_share(&self, share: Share) {
         // One that was remembered has it already.

@@ -3,7 +3,7 @@
 //! Registering a name again replaces the tool in its place. Reading is lock-free enough for the hot
 //! path: a lookup clones one `Arc`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub struct Registry {
     entries: RwLock<Vec<Entry>>,
     /// The names of those that models are not told of one by one.
     deferred: RwLock<HashSet<Arc<str>>>,
+    /// Those that are there and not for this session's agent: their names, and why.
+    withheld: RwLock<HashMap<String, Arc<str>>>,
     /// The definitions of all of them. None: not asked for since something changed.
     told: Mutex<Option<Arc<[ToolDefinition]>>>,
     /// Longest run of a tool that sets none itself; None: no limit.
@@ -64,6 +66,7 @@ impl Default for Registry {
         Self {
             entries: RwLock::default(),
             deferred: RwLock::default(),
+            withheld: RwLock::default(),
             told: Mutex::default(),
             default_timeout_ms: Some(limit::TOOL_TIMEOUT_MS),
             output_chars_max: limit::OUTPUT_CHARS_MAX,
@@ -116,6 +119,17 @@ impl Registry {
         self.deferred.write().extend(names);
         self.extend(deferred::deferring(&tools));
         self.extend(tools);
+    }
+
+    /// A tool that is there is not for this session's agent. Whoever calls it all the same is told why.
+    pub fn withhold(&self, name: &str, why: &str) {
+        self.withheld.write().insert(name.to_owned(), why.into());
+    }
+
+    /// Why a tool that is not here is not here, where that is known. Under any name that models call it by.
+    pub fn why_withheld(&self, name: &str) -> Option<Arc<str>> {
+        let withheld = self.withheld.read();
+        withheld.get(name).or_else(|| withheld.get(proper_name(name)?)).map(Arc::clone)
     }
 
     fn is_deferred(&self, name: &str) -> bool {

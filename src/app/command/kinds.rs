@@ -11,9 +11,9 @@ use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
 use crate::base::limit;
 use crate::protocol::whole;
 use crate::protocol::{
-    AgentList, ApiError, Compact, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork, GrantId,
-    GrantView, Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnId, TurnRecord,
-    Undo, Undone,
+    AgentList, ApiError, CommandList, Compact, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork,
+    GrantId, GrantView, Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, SkillList, ToolList,
+    TurnId, TurnRecord, Undo, Undone,
 };
 
 /// Whether a session is named.
@@ -73,6 +73,8 @@ pub const KINDS: &[Kind] = &[
     kind("list_grants", Names::May, body::<Cursor>, answer::<Page<GrantView>>),
     kind("list_tools", Names::Never, body::<Nothing>, answer::<ToolList>),
     kind("list_agents", Names::Never, body::<Nothing>, answer::<AgentList>),
+    kind("list_skills", Names::May, body::<Nothing>, answer::<SkillList>),
+    kind("list_commands", Names::May, body::<Nothing>, answer::<CommandList>),
     kind("list_models", Names::Never, body::<Nothing>, answer::<ModelList>),
     kind("get_health", Names::Never, body::<Nothing>, answer::<Health>),
     kind("subscribe", Names::May, body::<SubscribeBody>, answer::<Subscribed>),

@@ -53,7 +53,7 @@ use run::{Run, Tell};
 
 pub use kinds::{KINDS, Kind, Names};
 pub use outcome::Outcome;
-pub use parse::{ANONYMOUS, Command, Message, Operation, Request, Subscribe, Unread};
+pub use parse::{ANONYMOUS, Command, Listed, Message, Operation, Request, Subscribe, Unread};
 
 /// What the pipeline asks of the application. Tests fill it with something smaller.
 pub(super) trait Operations: Send + Sync + 'static {

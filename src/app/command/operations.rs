@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::parse::Class;
+use super::parse::{Class, Listed};
 use super::{Command, Operation, Operations, Submitted, Task};
-use crate::app::{App, Caller};
+use crate::app::{App, Caller, Listing};
 use crate::base::BoxFuture;
-use crate::protocol::{Access, AgentList, ApiError, ModelList, SessionId, ToolList};
+use crate::protocol::{Access, ApiError, ModelList, SessionId, ToolList};
 use crate::session::Accepted;
 
 /// What was done.
@@ -111,10 +111,19 @@ impl App {
             | Operation::ListTurns(..)
             | Operation::ListSessions(..)
             | Operation::ListGrants(_)
-            | Operation::ListTools
-            | Operation::ListAgents
-            | Operation::ListModels
+            | Operation::List(_)
             | Operation::GetHealth => self.look(&caller, session, operation).await,
+        }
+    }
+
+    async fn listed(&self, caller: &Caller, session: Option<SessionId>, listed: Listed) -> Result<Performed, ApiError> {
+        let listing = Listing { session, directory: None };
+        match listed {
+            Listed::Tools => Performed::of(&ToolList { tools: self.tools() }, None),
+            Listed::Agents => Performed::of(&self.agents_in(None).await?, None),
+            Listed::Skills => Performed::of(&self.skills(caller, listing).await?, None),
+            Listed::Commands => Performed::of(&self.slash_commands(caller, listing).await?, None),
+            Listed::Models => Performed::of(&ModelList { models: self.models().await }, None),
         }
     }
 
@@ -150,11 +159,7 @@ impl App {
             Operation::ListGrants(cursor) => {
                 Performed::of(&self.grants(caller, (session.as_ref(), cursor.as_deref())).await?, None)
             }
-            Operation::ListTools => Performed::of(&ToolList { tools: self.tools() }, None),
-            Operation::ListAgents => {
-                Performed::of(&AgentList { agents: self.agents(), types: self.agent_types() }, None)
-            }
-            Operation::ListModels => Performed::of(&ModelList { models: self.models().await }, None),
+            Operation::List(listed) => self.listed(caller, session, listed).await,
             Operation::GetHealth => Performed::of(&self.health().await, None),
             Operation::CreateSession(_)
             | Operation::DeleteSession(_)

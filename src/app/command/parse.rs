@@ -26,6 +26,21 @@ pub const ANONYMOUS: &str = "anon:";
 /// What errors call a whole command.
 const WHOLE: &str = "command";
 
+/// A list of what sessions can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// `list_tools`.
+    Tools,
+    /// `list_agents`.
+    Agents,
+    /// `list_skills`.
+    Skills,
+    /// `list_commands`.
+    Commands,
+    /// `list_models`.
+    Models,
+}
+
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
@@ -73,12 +88,8 @@ pub enum Operation {
     ListSessions(Option<String>, usize),
     /// `list_grants`, behind a cursor.
     ListGrants(Option<String>),
-    /// `list_tools`.
-    ListTools,
-    /// `list_agents`.
-    ListAgents,
-    /// `list_models`.
-    ListModels,
+    /// What there is of a kind.
+    List(Listed),
     /// `get_health`.
     GetHealth,
 }
@@ -204,9 +215,11 @@ impl Operation {
             Self::ListTurns(..) => ("list_turns", Class::Read),
             Self::ListSessions(..) => ("list_sessions", Class::Read),
             Self::ListGrants(_) => ("list_grants", Class::Read),
-            Self::ListTools => ("list_tools", Class::Read),
-            Self::ListAgents => ("list_agents", Class::Read),
-            Self::ListModels => ("list_models", Class::Read),
+            Self::List(Listed::Tools) => ("list_tools", Class::Read),
+            Self::List(Listed::Agents) => ("list_agents", Class::Read),
+            Self::List(Listed::Skills) => ("list_skills", Class::Read),
+            Self::List(Listed::Commands) => ("list_commands", Class::Read),
+            Self::List(Listed::Models) => ("list_models", Class::Read),
             Self::GetHealth => ("get_health", Class::Read),
         }
     }
@@ -259,9 +272,11 @@ impl Operation {
                 Self::ListSessions(cursor, limit)
             }
             "list_grants" => Self::ListGrants(parse_json::<Cursor>(body, whole)?.cursor),
-            "list_tools" => nothing(body, whole, Self::ListTools)?,
-            "list_agents" => nothing(body, whole, Self::ListAgents)?,
-            "list_models" => nothing(body, whole, Self::ListModels)?,
+            "list_tools" => nothing(body, whole, Self::List(Listed::Tools))?,
+            "list_agents" => nothing(body, whole, Self::List(Listed::Agents))?,
+            "list_skills" => nothing(body, whole, Self::List(Listed::Skills))?,
+            "list_commands" => nothing(body, whole, Self::List(Listed::Commands))?,
+            "list_models" => nothing(body, whole, Self::List(Listed::Models))?,
             "get_health" => nothing(body, whole, Self::GetHealth)?,
             other => return Err(unknown(other)),
         })

@@ -24,5 +24,11 @@ pub const DEFINITION_DESCRIPTION_BYTES_MAX: usize = 4_000;
 pub const DEFINITION_NAMES_MAX: usize = 500;
 /// Largest limit of rounds that an agent can have.
 pub const AGENT_ITERATIONS_MAX: u32 = 1_000;
+/// Skills that a model is told of, in bytes of names and descriptions.
+pub const SKILLS_TOLD_BYTES_MAX: usize = 16 << 10;
+/// Files of a skill's folder that a model is told of.
+pub const SKILL_FILES_TOLD_MAX: usize = 100;
+/// How deep they may lie in it.
+pub const SKILL_FOLDERS_DEPTH_MAX: usize = 4;
 /// A file that was changed less than so long before it was read may be changed again without looking so.
 pub const DEFINITION_YOUNG_MS: u64 = 2_000;

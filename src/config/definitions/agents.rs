@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::DefinitionFolders;
 use super::agent::{agent, built_in, is_another, parse_agent};
 use super::frontmatter::{Unfit, parts};
 use super::shelf::{Layout, Place, Shelf, Taken};
+use super::{AGENTS, DefinitionFolders};
 use crate::base::limit;
 use crate::protocol::{AgentDefinition, DefinitionFault, DefinitionSource};
-
-/// The folder of agents in a folder of ours.
-const FOLDER: &str = "agents";
 
 /// The agents of a working directory, and the files that are none though they should be.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,6 +23,11 @@ impl AgentCatalog {
     /// The agent of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<AgentDefinition>> {
         self.agents.iter().find(|agent| agent.name == name)
+    }
+
+    /// Why a file of that name is no agent, where there is one.
+    pub fn fault_of(&self, name: &str) -> Option<&DefinitionFault> {
+        self.faults.iter().find(|fault| fault.path.file_stem().is_some_and(|stem| stem == name))
     }
 
     fn fault(&mut self, path: PathBuf, reason: String) {
@@ -57,7 +59,7 @@ impl AgentFolders {
     /// first. Blocking.
     pub fn look(&self, directories: &[PathBuf]) -> AgentCatalog {
         let mut catalog = AgentCatalog::default();
-        for place in self.folders.places(directories, FOLDER, &self.folders.agents) {
+        for place in self.folders.places(directories, &AGENTS, &self.folders.agents) {
             for (path, taken) in self.shelf.look(&place) {
                 match taken {
                     Taken::One(agent) => self.add(&mut catalog, agent, path),
@@ -147,7 +149,8 @@ mod tests {
         ] {
             write(&at(path), &text);
         }
-        let folders = DefinitionFolders { agents: vec![at("given")], homes: vec![at("home")] };
+        let folders =
+            DefinitionFolders { agents: vec![at("given")], homes: vec![at("home")], ..DefinitionFolders::default() };
         let finder = AgentFolders::new(folders, vec!["simse".into()]);
         let catalog = finder.look(&[at("repo"), at("repo/sub")]);
         let want = [

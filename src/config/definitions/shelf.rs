@@ -14,11 +14,16 @@ use parking_lot::Mutex;
 use crate::base::{clock, file, limit};
 use crate::protocol::DefinitionSource;
 
+/// The file of a skill in its folder.
+pub(super) const SKILL_FILE: &str = "SKILL.md";
+
 /// How the files of a folder lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// `NAME.md`.
     Files,
+    /// `NAME/SKILL.md`.
+    Folders,
 }
 
 /// A folder that is looked at.
@@ -148,6 +153,7 @@ impl<T> Shelf<T> {
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         match self.layout {
             Layout::Files => (!hidden && path.extension().is_some_and(|end| end == "md")).then(|| path.to_owned()),
+            Layout::Folders => Some(path.join(SKILL_FILE)).filter(|file| !hidden && fs::symlink_metadata(file).is_ok()),
         }
     }
 

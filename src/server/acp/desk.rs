@@ -21,7 +21,7 @@ use super::told::{Said, Teller, TurnEnd};
 use crate::app::EventReader;
 use crate::base::{clock, limit};
 use crate::protocol::{
-    AgentOption, ApiError, ErrorCode, EventBody, OWN_AGENT, RequestId, SessionId, SessionView, TurnId,
+    AgentOption, ApiError, ErrorCode, EventBody, OWN_AGENT, RequestId, SessionId, SessionView, TurnId, agent_of,
 };
 
 /// A session on a connection.
@@ -78,7 +78,7 @@ pub(super) enum How {
 impl Desk {
     fn new(id: SessionId, view: &SessionView, choice: &Choice) -> Self {
         let known = tokio::sync::Mutex::new(Known::of(view, choice));
-        let agent = Mutex::new((view.agent.clone(), choice.own.clone()));
+        let agent = Mutex::new((agent_of(&view.model).to_owned(), choice.own.clone()));
         let (turns, following) = (Mutex::default(), Mutex::default());
         Self { id, turns, changed: Notify::new(), agent, following, known }
     }
@@ -222,14 +222,14 @@ impl Core {
     pub(super) fn choice_at(&self, desk: &Desk, view: &SessionView) -> Choice {
         let own = {
             let (agent, own) = &*desk.agent.lock();
-            if *agent == view.agent { own.clone() } else { Vec::new() }
+            if *agent == agent_of(&view.model) { own.clone() } else { Vec::new() }
         };
         self.choice(view, own)
     }
 
     /// What the agent of a session has said that it can be set to.
     async fn own_options(&self, view: &SessionView) -> Vec<AgentOption> {
-        if view.agent == OWN_AGENT {
+        if agent_of(&view.model) == OWN_AGENT {
             return Vec::new();
         }
         let state = self.app.agent_state(&self.caller, &view.session_id).await;
@@ -406,7 +406,7 @@ impl Follower {
     /// The agent can be set to these now.
     async fn offered(&mut self, options: Vec<AgentOption>) -> bool {
         let Ok(view) = self.core.app.session(&self.core.caller, &self.desk.id).await else { return true };
-        *self.desk.agent.lock() = (view.agent, options);
+        *self.desk.agent.lock() = (agent_of(&view.model).to_owned(), options);
         self.is_past() || self.configured(false).await
     }
 

@@ -74,22 +74,22 @@ pub(super) fn options(view: &SessionView, choice: &Choice) -> Value {
     let modes = MODES.map(|(_, id, name, words)| json!({ "value": id, "name": name, "description": words }));
     let mut all = vec![select(("mode", "Mode", "mode"), mode_id(view.permission_mode), modes.to_vec())];
     // An agent chooses its model and its thinking itself.
-    if view.agent == OWN_AGENT {
+    if agent_of(&view.model) == OWN_AGENT {
         all.push(select(("model", "Model", "model"), &view.model, models(view, choice)));
         let level = LEVELS.iter().find(|(level, ..)| *level == view.reasoning).map_or("auto", |(_, id, _)| id);
         let levels = LEVELS.map(|(_, id, name)| json!({ "value": id, "name": name }));
         all.push(select(("thought_level", "Thinking", "thought_level"), level, levels.to_vec()));
     }
     if choice.agents.len() > 1 {
-        let usable = |agent: &&AgentView| agent.available || agent.name == view.agent;
+        let usable = |agent: &&AgentView| agent.available || agent.name == agent_of(&view.model);
         let agents = choice
             .agents
             .iter()
             .filter(usable)
             .map(|agent| json!({ "value": agent.name, "name": agent.name, "description": agent.description }));
-        all.push(select(("agent", "Agent", "_agent"), &view.agent, agents.collect()));
+        all.push(select(("agent", "Agent", "_agent"), agent_of(&view.model), agents.collect()));
     }
-    if view.agent != OWN_AGENT {
+    if agent_of(&view.model) != OWN_AGENT {
         all.extend(choice.own.iter().map(|option| own(option, choice)));
     }
     all.into()

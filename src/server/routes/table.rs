@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+mod texts;
+
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -43,6 +45,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(controls());
     rows.extend(looks());
     rows.extend(file_changes());
+    rows.extend(texts::rows());
     rows.extend(tool_servers());
     rows.extend(tokens());
     rows.extend(run_tree());
@@ -332,8 +335,14 @@ fn permissions() -> Vec<Row> {
 
 fn server() -> Vec<Row> {
     let tools = operation("tools", "The tools that sessions have now.").gives::<ToolList>(200, "The tools.");
-    let agents = operation("agents", "The agents that sessions can name, and the types of sub-agents.")
-        .gives::<AgentList>(200, "The agents.");
+    let agents =
+        operation("agents", "The agents that sessions can name: ours, external ones, and those of markdown files; and the types of sub-agents.")
+            .takes(query(
+                "workingDirectory",
+                "As a session that works there has them. Default: the server's own directory.",
+                serde_json::json!({ "type": "string" }),
+            ))
+            .gives::<AgentList>(200, "The agents.");
     let models = operation("models", "The models that sessions can name.").gives::<ModelList>(200, "The models.");
     let count_tokens = operation("countTokens", "What a prompt would cost: its tokens, as the model's provider counts them.")
         .more("Of models whose provider has a route for it: Anthropic's Messages and Gemini. Others are a `CONFLICT` (`why: \"no_token_count\"`).")

@@ -134,6 +134,7 @@ impl Actor {
             mode: self.row.settings.permission_mode,
             ceilings: Vec::new(),
             root: None,
+            agent: None,
         };
         let task = runner::start(Job {
             live: Arc::clone(&self.live),

@@ -171,6 +171,8 @@ mod tests {
         SessionSettings {
             working_directory: "/w/sub".into(),
             additional_directories: vec!["/m".into()],
+            agent: None,
+            interaction_mode: None,
             model: "m/m".into(),
             title: None,
             instructions: Some("i".into()),

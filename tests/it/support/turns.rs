@@ -114,6 +114,8 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         output_schema: None,
         task: None,
         compacting: Compacting::default(),
+        mode: Default::default(),
+        works_as: None,
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),

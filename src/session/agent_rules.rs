@@ -1,0 +1,168 @@
+//! What the agent of a session may not do, whatever the rules allow: its gates and its own rules, held against each call.
+//!
+//! They only take away. The tools that are not its own are not in its registry at all; here is what shows only in a call: a patch
+//! that is typed into a shell, a target of a delegation, a rule about a command or a path.
+
+use std::sync::Arc;
+
+use super::Terms;
+use crate::agent::GateQuestion;
+use crate::permission::{Facts, Hidden, Rules};
+use crate::protocol::{AgentDefinition, AgentGate, PermissionMode, PermissionPolicy, ToolCategory};
+
+/// The members in which calls of the category `subagent` name the agent that they are for.
+const TARGETS: [&str; 4] = ["agent", "agent_type", "agentType", "target_agent_id"];
+
+/// The gates and rules of an agent, prepared for a turn.
+#[derive(Debug, Clone)]
+pub(super) struct AgentRules {
+    definition: Arc<AgentDefinition>,
+    rules: Option<Rules>,
+}
+
+/// What the agent's own file says of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Own {
+    /// Nothing against it.
+    GoesOn,
+    /// Somebody has to be asked at least.
+    Asked,
+    /// No. Why, in words for the model.
+    Refused(String),
+}
+
+impl AgentRules {
+    pub(super) fn new(definition: Arc<AgentDefinition>) -> Self {
+        let rules = definition.permissions.as_ref().map(Rules::new);
+        Self { definition, rules }
+    }
+
+    /// What its file says of a call.
+    pub(super) fn rule(&self, facts: Facts<'_>, question: GateQuestion<'_>) -> Own {
+        if let Some(why) = self.shut(facts.category, question) {
+            return Own::Refused(why);
+        }
+        let Some(rules) = &self.rules else { return Own::GoesOn };
+        match rules.decide(facts, question.subject).policy {
+            PermissionPolicy::Allow => Own::GoesOn,
+            PermissionPolicy::Ask => Own::Asked,
+            PermissionPolicy::Deny => {
+                let told = rules.explain(facts, question.subject).describe(rules);
+                Own::Refused(format!("by the rules of the agent `{}`: {}", self.definition.name, told.reason))
+            }
+        }
+    }
+
+    /// The gate that is shut to a call.
+    fn shut(&self, category: Option<ToolCategory>, question: GateQuestion<'_>) -> Option<String> {
+        let name = &self.definition.name;
+        match category {
+            Some(ToolCategory::Edit) if !self.definition.opens(AgentGate::Patch) => {
+                Some(format!("the agent `{name}` may not change files: its policy does not name `Patch`"))
+            }
+            Some(ToolCategory::Subagent) => {
+                let named = TARGETS.iter().find_map(|member| question.request.arguments.get(*member)?.as_str());
+                let target = named.filter(|target| !self.definition.may_delegate_to(target))?;
+                Some(format!("the agent `{name}` may not delegate to `{target}`"))
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    /// What its rules name that a search passes over.
+    pub(super) fn hidden(&self, facts: Facts<'_>, mode: PermissionMode) -> Option<Hidden> {
+        self.rules.as_ref()?.hidden(facts, mode != PermissionMode::Auto)
+    }
+}
+
+/// Rounds of a turn: the server's limit, or the agent's own where that is smaller.
+pub(super) fn iterations(terms: &Terms, agent: Option<&AgentDefinition>) -> u32 {
+    let limit = terms.limits.read().max_iterations;
+    agent.and_then(|agent| agent.max_iterations).map_or(limit, |own| own.min(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::permission::Subject;
+    use crate::protocol::{
+        AgentKind, DefinitionSource, PermissionConfig, PermissionRule, ToolCallRequest, ToolDefinition,
+    };
+    use crate::tool::Arguments;
+
+    #[derive(Debug)]
+    struct Unseen;
+
+    impl crate::agent::Preview for Unseen {
+        fn compute<'a>(&'a self, _: &'a Arguments) -> crate::base::BoxFuture<'a, Option<serde_json::Value>> {
+            Box::pin(std::future::ready(None))
+        }
+    }
+
+    #[test]
+    fn gates_targets_and_rules_are_held_against_each_call() {
+        let rule = |pattern: &str, policy| PermissionRule {
+            tool: "bash".into(),
+            pattern: Some(pattern.into()),
+            policy,
+            category: None,
+            annotations: None,
+        };
+        let rules = vec![rule("rm *", PermissionPolicy::Deny), rule("git *", PermissionPolicy::Ask)];
+        let definition = AgentDefinition {
+            name: "plan".into(),
+            description: String::new(),
+            kind: AgentKind::Main,
+            mode: None,
+            model: None,
+            reasoning: None,
+            tools: None,
+            gates: Some(vec![AgentGate::Delegate]),
+            delegate_targets: Some(vec!["explore".into()]),
+            permissions: Some(PermissionConfig { default_policy: PermissionPolicy::Allow, rules }),
+            max_iterations: None,
+            skills: None,
+            prompt: String::new(),
+            source: DefinitionSource::Project,
+            path: None,
+        };
+        let agent = AgentRules::new(Arc::new(definition));
+        let command = |line: &str| Subject::Command(line.into());
+        #[rustfmt::skip]
+        let table = [
+            ("bash", "execute", json!({}), command("ls"), None),
+            ("bash", "execute", json!({}), command("git push"), Some("")),
+            ("bash", "execute", json!({}), command("ls; rm x"), Some("by the rules of the agent `plan`: ")),
+            // A patch that is typed into the shell is judged as what it is.
+            ("apply_patch", "edit", json!({}), Subject::None, Some("may not change files: its policy does not name `Patch`")),
+            ("spawn_agent", "subagent", json!({"agent_type": "explore"}), Subject::None, None),
+            ("spawn_agent", "subagent", json!({"agent_type": "build"}), Subject::None, Some("may not delegate to `build`")),
+            ("wait_agents", "subagent", json!({}), Subject::None, None),
+        ];
+        for (name, category, arguments, subject, want) in table {
+            let definition: ToolDefinition =
+                serde_json::from_value(json!({"name": name, "description": "", "category": category})).unwrap();
+            let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
+            let request = ToolCallRequest { id: "1".into(), name: name.into(), arguments };
+            let question = GateQuestion {
+                request: &request,
+                like: &[],
+                definition: Some(&definition),
+                subject: &subject,
+                place: None,
+                insists: false,
+                unfit: false,
+                asked: false,
+                preview: &Unseen,
+            };
+            let own = agent.rule(Facts::new(name, Some(&definition), None), question);
+            match (own, want) {
+                (Own::GoesOn, None) | (Own::Asked, Some("")) => {}
+                (Own::Refused(why), Some(want)) if !want.is_empty() => assert!(why.contains(want), "{why}"),
+                (own, want) => panic!("{name} {subject:?}: {own:?}, not {want:?}"),
+            }
+        }
+    }
+}
