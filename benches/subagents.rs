@@ -66,19 +66,20 @@ async fn main() {
     let caller = Caller::default();
     println!("before: {:.0} MB", peak_mb());
     for round in 0..ROUNDS {
-        let body: CreateSession = serde_json::from_value(json!({ "model": "bench/instant" })).expect("a body");
-        let session = app.create_session(&caller, body).await.expect("a session").session_id;
+        let body: CreateSession =
+            serde_json::from_value(json!({ "model": "bench/instant" })).expect("a body that fits");
+        let session = app.create_session(&caller, body).await.expect("a session is made").session_id;
         let began = Instant::now();
-        let prompt: Prompt = serde_json::from_value(json!({ "prompt": "all of them" })).expect("a prompt");
-        let turn = app.prompt(&caller, &session, prompt).await.expect("a turn").turn_id;
-        let record = app.wait_turn(&caller, &session, &turn).await.expect("its end");
+        let prompt: Prompt = serde_json::from_value(json!({ "prompt": "all of them" })).expect("a prompt that fits");
+        let turn = app.prompt(&caller, &session, prompt).await.expect("a turn is begun").turn_id;
+        let record = app.wait_turn(&caller, &session, &turn).await.expect("the turn has an end");
         let took = began.elapsed();
         assert_eq!(record.status, TurnStatus::Completed, "{record:?}");
-        let runs = app.runs(&caller, Some(&session), (None, 1_000)).await.expect("its runs").items;
+        let runs = app.runs(&caller, Some(&session), (None, 1_000)).await.expect("its runs are told").items;
         let children = runs.iter().filter(|run| run.depth == 1 && run.root_session_id == session);
         let done = children.filter(|run| run.status == TurnStatus::Completed && run.result.as_deref() == Some("done"));
         assert_eq!((runs.len(), done.count()), (SUBAGENTS + 1, SUBAGENTS));
         println!("round {round}: {SUBAGENTS} sub-agents in {:.3} s, at most {:.0} MB", took.as_secs_f64(), peak_mb());
     }
-    app.shutdown(std::time::Duration::from_secs(1)).await.expect("an end");
+    app.shutdown(std::time::Duration::from_secs(1)).await.expect("the server ends");
 }
