@@ -19,7 +19,8 @@ use super::turn::Turn;
 use super::{Ended, Sink, SinkError, Wish};
 use crate::base::{BoxFuture, limit};
 use crate::context::{
-    Cut, Keep, conversation_chars, conversation_tokens, cut, heard_of, shorten_to, tidied, transcript,
+    Cut, Keep, conversation_chars, conversation_tokens, cut, heard_of, looks_like_summary, shorten_to, tidied,
+    transcript,
 };
 use crate::model::{Messages, Model, ModelError, ModelRequest, StopReason};
 use crate::prompt::{compaction_system, compaction_task};
@@ -37,6 +38,10 @@ const UNITS_PER_TOKEN_MAX: u64 = 8;
 const TOKENS_PER_UNIT_MAX: u64 = 3;
 /// How often a transcript is made shorter that does not fit.
 const SHORTER_MAX: u32 = 3;
+/// UTF-16 units that are reckoned as one token of a conversation.
+const UNITS_PER_TOKEN: u64 = 4;
+/// By this part of what a request may have a conversation has to grow before what was tried in vain is tried again.
+const TRIED_AGAIN: u64 = 10;
 /// UTF-16 units of a transcript that are reckoned as one token: fewer than in plain text, as it is to fit.
 const TRANSCRIPT_UNITS: u64 = 3;
 
@@ -96,12 +101,16 @@ impl Turn {
 
     /// Sums the conversation up when the next request would come near the end of the model's window.
     pub(super) async fn keep_in_window(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
-        if self.input.compacting.percent == 0 || self.stays_long || !self.is_too_long().await {
+        // What was tried in vain is tried again once a good deal has come.
+        let grown = self.input.messages.chars() / UNITS_PER_TOKEN >= self.tried_at + self.ceiling() / TRIED_AGAIN;
+        let waits = self.tried_at > 0 && !grown;
+        if self.input.compacting.percent == 0 || waits || !self.is_too_long().await {
             return Ok(None);
         }
         let compacted = self.compact((CompactionTrigger::Threshold, None), cancel).await?;
         // What cannot be made shorter, or not short enough, is sent as it is: the provider says whether it fits.
-        self.stays_long = !matches!(compacted, Compacted::Done) || self.is_too_long().await;
+        let in_vain = !matches!(compacted, Compacted::Done) || self.is_too_long().await;
+        self.tried_at = if in_vain { (self.input.messages.chars() / UNITS_PER_TOKEN).max(1) } else { 0 };
         Ok(match compacted {
             Compacted::Stopped(ended) => Some(ended),
             Compacted::Done | Compacted::Nothing | Compacted::Failed(_) => None,
@@ -176,9 +185,10 @@ impl Turn {
             prompt: true,
             newest: limit::COMPACT_KEPT_TOKENS.min(room / 5),
             said: limit::COMPACT_SAID_TOKENS.min(room / 12),
+            last: room / 5,
         };
         let keep = match trigger {
-            CompactionTrigger::Manual => Keep { prompt: false, newest: 0, said: 0 },
+            CompactionTrigger::Manual => Keep { prompt: false, newest: 0, said: 0, last: 0 },
             CompactionTrigger::Threshold => keep(window),
             // The window is smaller than it is said to be.
             CompactionTrigger::Overflow => keep(window.min(conversation_tokens(&self.input.messages))),
@@ -231,9 +241,20 @@ impl Turn {
         let chars = self.input.messages.chars();
         let hooks = Arc::clone(&self.input.environment.hooks);
         let hooked = hooks.compacting(&self.input.messages, summary.clone()).await;
-        let summary = tidied(&hooked).unwrap_or(summary);
+        let window = self.window();
+        let bytes_of = |part: u64| usize::try_from(window / part * UNITS_PER_TOKEN).unwrap_or(usize::MAX);
+        let bytes_max = bytes_of(8).min(limit::SUMMARY_BYTES_MAX);
+        let summary = tidied(&hooked, bytes_max).or_else(|| tidied(&summary, bytes_max)).unwrap_or_default();
         let touched = touched(&self.input.environment.registry, &self.input.messages);
-        let attached = attached(&self.input.environment, &touched, self.input.messages.len() - cut.kept, cancel).await;
+        let room = match trigger {
+            // There is less room than it was said.
+            CompactionTrigger::Overflow => 0,
+            CompactionTrigger::Manual | CompactionTrigger::Threshold => {
+                bytes_of(10).min(limit::COMPACT_FILES_BYTES_MAX)
+            }
+        };
+        let places = (self.input.messages.len() - cut.kept, room);
+        let attached = attached(&self.input.environment, &touched, places, cancel).await;
         let mut made = Compaction {
             trigger,
             summary,
@@ -336,6 +357,8 @@ impl Turn {
         let (mut spent, mut tries) = (None, 0);
         loop {
             let text = transcript(old, usize::try_from(units_max).unwrap_or(usize::MAX));
+            // What is to become shorter begins with how long it is.
+            units_max = units_max.min(text.encode_utf16().count() as u64);
             let parts = [text, compaction_task(focus)].map(|text| Part::Text { text });
             let request = ModelRequest {
                 system: compaction_system().to_owned(),
@@ -373,19 +396,9 @@ impl Turn {
         };
         let Reply { text, usage, stop: stopped, calls, .. } = listener.into_reply();
         let answered = match asking {
-            Asking::Replied => match tidied(&text) {
-                Some(_) if stopped == Some(StopReason::Length) => {
-                    Err(NoSummary::Failed(ModelError::Malformed("the summary did not come to its end".to_owned())))
-                }
-                Some(text) => Ok(text),
-                None if stopped == Some(StopReason::Length) => {
-                    Err(NoSummary::Failed(ModelError::Overflow("there was no room for a summary".to_owned())))
-                }
-                None => {
-                    let did = if calls.is_empty() { "said nothing" } else { "called tools" };
-                    Err(NoSummary::Failed(ModelError::Malformed(format!("the model {did} instead of summing up"))))
-                }
-            },
+            Asking::Replied => {
+                fault_of((&text, !calls.is_empty()), stopped).map_or(Ok(text), |fault| Err(NoSummary::Failed(fault)))
+            }
             Asking::Failed(error) => Err(NoSummary::Failed(error)),
             Asking::Aborted | Asking::Called | Asking::Again { .. } => Err(NoSummary::Stopped),
         };
@@ -399,6 +412,24 @@ impl Turn {
             message_count: messages.len() as u64,
             estimated_chars: conversation_chars(messages),
         }
+    }
+}
+
+/// Why an answer is no summary. None: it is one.
+fn fault_of((text, calls): (&str, bool), stop: Option<StopReason>) -> Option<ModelError> {
+    let malformed = |what: &str| Some(ModelError::Malformed(what.to_owned()));
+    match stop {
+        Some(StopReason::ContentFilter) => {
+            Some(ModelError::Blocked("the provider cut the summary for its content".to_owned()))
+        }
+        Some(StopReason::Refusal) => Some(ModelError::Refused("the model did not want to sum up".to_owned())),
+        Some(StopReason::Length) if text.trim().is_empty() => {
+            Some(ModelError::Overflow("there was no room for a summary".to_owned()))
+        }
+        Some(StopReason::Length) => malformed("the summary did not come to its end"),
+        _ if calls => malformed("the model called tools instead of summing up"),
+        _ if !looks_like_summary(text) => malformed("the model answered with something else than a summary"),
+        _ => None,
     }
 }
 

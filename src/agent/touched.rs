@@ -4,6 +4,7 @@
 //! has to be asked; what cannot be read is left out.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -27,8 +28,8 @@ const PATH_ARGUMENT: &str = "path";
 pub(super) struct Touched {
     /// All of them, within limits.
     pub files: TouchedFiles,
-    /// Where each was last touched: the place of that message.
-    last: HashMap<String, usize>,
+    /// Where each was last touched: the place of that message. By where it leads, with how it was named.
+    last: HashMap<PathBuf, (String, usize)>,
 }
 
 /// Finds them in the calls, and in what an earlier summary tells of.
@@ -54,7 +55,8 @@ pub(super) fn touched(registry: &Registry, messages: &[Message]) -> Touched {
             };
             let Subject::Paths(paths) = tool.subject(&call.arguments) else { continue };
             for path in paths {
-                last.insert(path.given.clone(), at);
+                let place = path.resolved.unwrap_or_else(|| PathBuf::from(&path.given));
+                last.insert(place, (path.given.clone(), at));
                 list.push(path.given);
             }
         }
@@ -77,14 +79,15 @@ fn newest(paths: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// The newest of them as they are now, but for those that the kept messages have been about anyway.
+/// The newest of them as they are now, but for those that the messages from `kept_from` on have been about anyway; at most `room`
+/// bytes.
 pub(super) async fn attached(
     environment: &CallEnvironment,
     touched: &Touched,
-    kept_from: usize,
+    (kept_from, mut room): (usize, usize),
     cancel: &CancellationToken,
 ) -> Vec<AttachedFile> {
-    let mut paths: Vec<(&String, usize)> = touched.last.iter().map(|(path, at)| (path, *at)).collect();
+    let mut paths: Vec<(&String, usize)> = touched.last.values().map(|(path, at)| (path, *at)).collect();
     paths.retain(|(_, at)| *at < kept_from);
     paths.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let looking = CallEnvironment {
@@ -94,7 +97,6 @@ pub(super) async fn attached(
         ..environment.clone()
     };
     let mut found: Vec<AttachedFile> = Vec::new();
-    let mut room = limit::COMPACT_FILES_BYTES_MAX;
     for (path, _) in paths.into_iter().take(2 * limit::COMPACT_FILES_MAX) {
         if found.len() >= limit::COMPACT_FILES_MAX || room == 0 || cancel.is_cancelled() {
             break;

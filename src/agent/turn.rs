@@ -174,7 +174,7 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         unsaid: Vec::new(),
         final_text: String::new(),
         made_room: MadeRoom::default(),
-        stays_long: false,
+        tried_at: 0,
         sent_units: AtomicU64::new(0),
         unfit: None,
         was_unfit: false,
@@ -219,8 +219,8 @@ pub(super) struct Turn {
     pub(super) final_text: String,
     /// How it was made to fit since the last reply: each way is tried once.
     pub(super) made_room: MadeRoom,
-    /// It could not be made short enough: that is not tried again before it does not fit.
-    pub(super) stays_long: bool,
+    /// About how many tokens it had when it could not be made short enough; 0: it could.
+    pub(super) tried_at: u64,
     /// The UTF-16 units of the messages that were sent last.
     sent_units: AtomicU64,
     /// The answer that the model is told of, while it is asked for another one.

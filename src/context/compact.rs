@@ -6,7 +6,7 @@
 //! makes the same one.
 
 use super::{SUMMARY_MARKS, chars, conversation_chars, units};
-use crate::base::{limit, text};
+use crate::base::text;
 use crate::protocol::{Compaction, Message, Part, TouchedFiles};
 
 /// What a summary begins with (typescript-api.md §7, `compact`).
@@ -37,6 +37,8 @@ pub struct Keep {
     pub newest: u64,
     /// Of what the user said before those.
     pub said: u64,
+    /// Of what the user said last, where that is longer: what is worked on.
+    pub last: u64,
 }
 
 /// About how many tokens a message has.
@@ -53,27 +55,37 @@ pub fn conversation_tokens(messages: &[Message]) -> u64 {
 ///
 /// The newest messages stay as far as there is room for them.
 pub fn cut(messages: &[Message], keep: Keep) -> Option<Cut> {
-    let asks = matches!(messages.last(), Some(last @ Message::User(_)) if !is_summary(last));
+    let asks = matches!(messages.last(), Some(last @ Message::User(_)) if messages.len() > 1 || !is_summary(last));
     let (mut kept, mut room) = (usize::from(keep.prompt && asks), keep.newest);
     for (at, message) in messages.iter().enumerate().rev() {
         let Some(left) = room.checked_sub(tokens(message)) else { break };
         room = left;
         // A result stays only behind the call that it is of.
-        if !matches!(message, Message::ToolResult { .. }) && !is_summary(message) {
+        if !matches!(message, Message::ToolResult { .. }) && !(at == 0 && is_summary(message)) {
             kept = messages.len() - at;
         }
     }
     let old = &messages[..messages.len() - kept];
-    if old.iter().all(is_summary) {
+    // A summary stands in front; what the user says may look like one anywhere else.
+    if old.is_empty() || (old.len() == 1 && old.iter().all(is_summary)) {
         return None;
     }
     let (mut carried, mut room) = (Vec::new(), keep.said);
+    // Where the user spoke in what is kept, that is what is worked on.
+    let mut last =
+        if messages[old.len()..].iter().any(|kept| matches!(kept, Message::User(_))) { 0 } else { keep.last };
     for (back, message) in (1..).zip(old.iter().rev()) {
-        if !matches!(message, Message::User(_)) || is_summary(message) {
+        if !matches!(message, Message::User(_)) || (back == old.len() && is_summary(message)) {
+            continue;
+        }
+        let tokens = tokens(message);
+        if tokens <= std::mem::take(&mut last) {
+            room = room.saturating_sub(tokens);
+            carried.push(back);
             continue;
         }
         // One that is too long is not in the way of those before it.
-        if let Some(left) = room.checked_sub(tokens(message)) {
+        if let Some(left) = room.checked_sub(tokens) {
             room = left;
             carried.push(back);
         }
@@ -121,11 +133,13 @@ fn summary_of(made: &Compaction) -> Message {
         parts.push(Part::Text { text });
     }
     for file in &made.attached {
-        parts.push(Part::Text { text: format!("[The file {} as it is now]\n{}", file.path, file.text) });
+        parts.push(Part::Text { text: format!("{ATTACHED}{} as it is now]\n{}", file.path, file.text) });
     }
     Message::User(parts)
 }
 
+/// What a file begins with that is shown again.
+const ATTACHED: &str = "[The file ";
 /// The line in which changed files stand.
 const CHANGED: &str = "Files changed so far: ";
 /// The line in which read ones do.
@@ -156,19 +170,38 @@ pub fn files_of(message: &Message) -> TouchedFiles {
 /// What is too long loses the middle of its outputs, and then its own middle: how it began and what was last stay.
 pub fn transcript(messages: &[Message], units_max: usize) -> String {
     for step in OUTPUT_STEPS {
-        let all: Vec<String> = messages.iter().map(|message| told(message, step)).collect();
+        let mut all: Vec<String> = messages.iter().map(|message| told(message, step)).collect();
+        if let (Some(summary), Some(first)) = (messages.first().and_then(summary_alone), all.first_mut()) {
+            *first = summary;
+        }
         let whole = all.join("\n\n");
         if units(&whole) <= units_max {
             return whole;
         }
         if step == 0 {
-            return without_middle(&all, units_max);
+            return without_middle(&all, messages.first().is_some_and(is_summary), units_max);
         }
     }
     String::new()
 }
 
-fn without_middle(all: &[String], units_max: usize) -> String {
+/// An earlier summary with its files, and without what was shown again.
+fn summary_alone(message: &Message) -> Option<String> {
+    let Message::User(parts) = message else { return None };
+    let texts = parts.iter().take(2).filter_map(|part| match part {
+        Part::Text { text } if !text.starts_with(ATTACHED) => Some(text.as_str()),
+        Part::Text { .. } | Part::Image { .. } => None,
+    });
+    is_summary(message).then(|| format!("[User]\n{}", texts.collect::<Vec<_>>().join("\n")))
+}
+
+/// `summed`: the first one is an earlier summary, which stays.
+fn without_middle(all: &[String], summed: bool, units_max: usize) -> String {
+    let summary = all.first().filter(|_| summed).map(|summary| shown(summary, units_max / 2));
+    if let Some(summary) = summary {
+        let rest = without_middle(&all[1..], false, units_max.saturating_sub(units(&summary)));
+        return format!("{summary}\n\n{rest}");
+    }
     // What came last matters most.
     let (begin_max, end_max) = (units_max / 5, units_max - units_max / 5);
     let fitting = |texts: &mut dyn Iterator<Item = &String>, max: usize| {
@@ -236,10 +269,22 @@ fn shown(whole: &str, bytes_max: usize) -> String {
     format!("{head}\n[{} bytes are left out here]\n{tail}", whole.len() - head.len() - tail.len())
 }
 
-/// A summary as it is kept: without blank ends, and no longer than a summary may be. None: it says nothing.
-pub fn tidied(summary: &str) -> Option<String> {
+/// The headings of a summary (`prompt/text/compaction_task.md`).
+const HEADINGS: [&str; 6] = ["goal", "state", "decisions", "files", "next steps", "open questions"];
+
+/// Whether a text is a summary of the form that was asked for: a heading of it at least, and more than that.
+pub fn looks_like_summary(text: &str) -> bool {
+    let headings = text.lines().filter(|line| {
+        let bare = line.trim().trim_matches(|c: char| c == '#' || c == '*' || c == ':' || c.is_whitespace());
+        HEADINGS.iter().any(|heading| bare.eq_ignore_ascii_case(heading))
+    });
+    headings.count() >= 2
+}
+
+/// A summary as it is kept: without blank ends, and of at most `bytes_max`. None: it says nothing.
+pub fn tidied(summary: &str, bytes_max: usize) -> Option<String> {
     let summary = summary.trim();
-    let cut = text::head(summary, limit::SUMMARY_BYTES_MAX);
+    let cut = text::head(summary, bytes_max);
     let tidy =
         if cut.len() < summary.len() { format!("{cut}\n[cut: the summary was too long]") } else { cut.to_owned() };
     (!tidy.is_empty()).then_some(tidy)

@@ -381,7 +381,8 @@ async fn a_conversation_that_does_not_fit_is_made_to_fit_once() {
         let refusals = bodies.iter().map(|body| Answer::status(400, &[], body));
         let inside = Answer::raw(says.text("half") + &says.error("context_length_exceeded"));
         for bad in refusals.chain([inside]) {
-            let came = Came::of(api, vec![bad.clone(), says.answer("fits")], long).await;
+            let summary = says.answer("## Goal\nall\n## State\nhalf");
+            let came = Came::of(api, vec![bad.clone(), summary, says.answer("fits")], long).await;
             assert_eq!(
                 (came.outcome.ended.clone(), came.texts()),
                 (Ended::Completed, vec!["fits".to_owned()]),

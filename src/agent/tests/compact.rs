@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::ModelFacts;
-use crate::protocol::{Compaction, CompactionTrigger, TurnTask};
+use crate::protocol::{Compaction, CompactionTrigger, PromptContent, TurnTask};
 
 /// A window of so many tokens.
 struct Window(Arc<Script>, u64);
@@ -63,13 +63,21 @@ fn last_text(request: &ModelRequest) -> String {
     }
 }
 
-use crate::protocol::PromptContent;
+/// A summary of the form that is asked for.
+fn summary(of: &str) -> String {
+    format!("## Goal\n{of}\n\n## State\nhalf")
+}
+
+fn sums(up: &str) -> Result<ModelEvent, ModelError> {
+    says(&summary(up))
+}
 
 #[tokio::test]
 async fn it_is_summed_up_before_it_fills_the_window_and_never_while_there_is_room() {
     for (window, sums_up) in [(2_500, true), (400_000, false)] {
         let log = Arc::new(Log::default());
-        let script = Script::new([vec![says(" ## Goal\nall \n"), tokens(7), DONE], vec![says("ok"), DONE]]);
+        let script =
+            Script::new([vec![says(&format!(" {} \n", summary("all"))), tokens(7), DONE], vec![says("ok"), DONE]]);
         let outcome = run_turn(turn(&script, &log, window), CancellationToken::new()).await;
         assert_eq!(outcome.ended, Ended::Completed);
         let asked = script.asked.lock();
@@ -83,7 +91,7 @@ async fn it_is_summed_up_before_it_fills_the_window_and_never_while_there_is_roo
         assert_eq!((&asked[0].tools.len(), &asked[0].system), (&asked[1].tools.len(), &asked[1].system));
         // Then the summary, what the user said, and the newest messages; a call stays with its result.
         let made = &made(&log)[0];
-        assert_eq!((made.summary.as_str(), made.trigger), ("## Goal\nall", CompactionTrigger::Threshold));
+        assert_eq!((made.summary.as_str(), made.trigger), (summary("all").as_str(), CompactionTrigger::Threshold));
         assert!(made.tokens_after < made.tokens_before, "{made:?}");
         let kept = usize::try_from(made.kept).unwrap();
         let all = long();
@@ -92,7 +100,7 @@ async fn it_is_summed_up_before_it_fills_the_window_and_never_while_there_is_roo
         let told = &asked[1].messages;
         assert_eq!(told[told.len() - kept..], *newest);
         let Message::User(parts) = &told[0] else { panic!() };
-        assert_eq!(parts[0], Part::Text { text: "[Conversation summary]\n## Goal\nall".into() });
+        assert_eq!(parts[0], Part::Text { text: format!("[Conversation summary]\n{}", summary("all")) });
         assert!(told[1..told.len() - kept].iter().all(|message| all.contains(message)));
         assert_eq!(outcome.messages[..told.len()], **told);
         assert_eq!(outcome.final_text, "ok");
@@ -118,7 +126,7 @@ async fn what_fails_leaves_the_conversation_as_it_was_and_is_not_tried_in_circle
 #[tokio::test]
 async fn a_summary_that_is_too_long_itself_is_no_way_out_but_ends() {
     let log = Arc::new(Log::default());
-    let endless = "s".repeat(20_000);
+    let endless = summary(&"s".repeat(20_000));
     let script = Script::new([vec![says(&endless), DONE], vec![says("ok"), DONE]]);
     let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
     assert_eq!((outcome.ended, made(&log).len(), script.asked.lock().len()), (Ended::Completed, 1, 2));
@@ -129,7 +137,7 @@ async fn one_that_calls_tools_instead_is_given_a_transcript() {
     let log = Arc::new(Log::default());
     let script = Script::new([
         vec![calls("x", "echo", json!({ "text": "e" })), TOOLS],
-        vec![says("sum"), DONE],
+        vec![sums("sum"), DONE],
         vec![says("ok"), DONE],
     ]);
     let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
@@ -139,8 +147,44 @@ async fn one_that_calls_tools_instead_is_given_a_transcript() {
     let shown = last_text(&asked[1]);
     assert!(shown.contains("[Tool Result: echo]") && shown.contains("## Next steps"), "{shown}");
     assert!(!shown.contains("[User]\nnow"), "what stays is not summed up");
-    assert_eq!(made(&log)[0].summary, "sum");
+    assert_eq!(made(&log)[0].summary, summary("sum"));
     assert!(!log.words().contains(&"tool.call.start".to_owned()), "nothing was run for it");
+}
+
+#[tokio::test]
+async fn what_is_no_summary_takes_nobodys_place() {
+    let finished = |stop| Ok(ModelEvent::Finished(stop));
+    #[rustfmt::skip]
+    let table = [
+        vec![says("Let me look at the tests first."), calls("x", "echo", json!({ "text": "e" })), TOOLS],
+        vec![sums("a"), calls("x", "echo", json!({ "text": "e" })), TOOLS],
+        vec![says("OK"), DONE],
+        vec![says("I am sorry, I cannot help with that."), DONE],
+        vec![sums("cut"), finished(StopReason::ContentFilter)],
+        vec![sums("cut"), finished(StopReason::Refusal)],
+        vec![sums("cut"), finished(StopReason::Length)],
+        vec![DONE],
+    ];
+    for bad in table {
+        let log = Arc::new(Log::default());
+        let script = Script::new([bad.clone(), bad.clone(), vec![says("ok"), DONE], vec![says("ok"), DONE]]);
+        let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
+        assert_eq!((outcome.ended, made(&log).len(), failed(&log).len()), (Ended::Completed, 0, 1), "{bad:?}");
+        assert_eq!(outcome.messages[..long().len()], long(), "{bad:?}");
+    }
+}
+
+/// What failed once is tried again when a good deal has come, and not before.
+#[tokio::test]
+async fn what_was_tried_in_vain_is_tried_again_later() {
+    let log = Arc::new(Log::default());
+    let round = || vec![calls("x", "echo", json!({ "text": "e".repeat(300) })), TOOLS];
+    let refused = vec![Err(ModelError::Refused("not now".into()))];
+    // The first round is not enough to try it again, the second one is.
+    let script = Script::new([refused, round(), round(), vec![sums("late"), DONE], vec![says("ok"), DONE]]);
+    let outcome = run_turn(turn(&script, &log, 2_500), CancellationToken::new()).await;
+    assert_eq!((outcome.ended, failed(&log).len(), made(&log).len()), (Ended::Completed, 1, 1));
+    assert_eq!((outcome.final_text.as_str(), script.asked.lock().len()), ("ok", 5));
 }
 
 #[tokio::test]
@@ -149,16 +193,16 @@ async fn another_model_sums_up_where_one_is_set_and_the_own_one_where_it_fails()
         let log = Arc::new(Log::default());
         let other = match fails {
             true => Script::new([vec![Err(ModelError::Spent("no money".into()))]]),
-            false => Script::new([vec![says("theirs"), DONE]]),
+            false => Script::new([vec![sums("theirs"), DONE]]),
         };
         let script = match fails {
-            true => Script::new([vec![says("own"), DONE], vec![says("ok"), DONE]]),
+            true => Script::new([vec![sums("own"), DONE], vec![says("ok"), DONE]]),
             false => Script::new([vec![says("ok"), DONE]]),
         };
         let mut turn = turn(&script, &log, 2_500);
         turn.compacting.model = Some(Arc::clone(&other) as Arc<dyn Model>);
         run_turn(turn, CancellationToken::new()).await;
-        assert_eq!(made(&log)[0].summary, if fails { "own" } else { "theirs" });
+        assert_eq!(made(&log)[0].summary, summary(if fails { "own" } else { "theirs" }));
         assert!(other.asked.lock()[0].system.starts_with("You sum up"));
     }
 }
@@ -166,24 +210,23 @@ async fn another_model_sums_up_where_one_is_set_and_the_own_one_where_it_fails()
 #[tokio::test]
 async fn hooks_may_change_the_summary() {
     let log = Arc::new(Log::default());
-    let script = Script::new([vec![says("sum"), DONE], vec![says("ok"), DONE]]);
+    let script = Script::new([vec![sums("sum"), DONE], vec![says("ok"), DONE]]);
     let mut turn = turn(&script, &log, 2_500);
     turn.environment.hooks = Arc::new(Meddler);
     run_turn(turn, CancellationToken::new()).await;
-    assert_ne!(made(&log)[0].summary, "sum");
-    assert!(made(&log)[0].summary.contains("sum"));
+    assert_eq!(made(&log)[0].summary, summary("sum") + " and more");
 }
 
 #[tokio::test]
 async fn a_turn_that_does_nothing_else() {
     let compact = |focus: Option<&str>| Some(TurnTask::Compact { focus: focus.map(str::to_owned) });
     let log = Arc::new(Log::default());
-    let script = Script::new([vec![says("sum"), DONE]]);
+    let script = Script::new([vec![sums("sum"), DONE]]);
     let messages = long()[..16].to_vec();
     let input =
         TurnInput { task: compact(Some("the tests")), messages: messages.into(), ..turn(&script, &log, 400_000) };
     let outcome = run_turn(input, CancellationToken::new()).await;
-    assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, "sum"));
+    assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, summary("sum").as_str()));
     assert_eq!((outcome.messages.len(), outcome.progress.rounds), (1, 0), "all of it is summed up");
     assert_eq!(log.words(), ["compaction.start", "compaction.complete"]);
     assert!(last_text(&script.asked.lock()[0]).ends_with("keep above all: the tests"));

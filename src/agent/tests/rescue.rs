@@ -155,7 +155,11 @@ async fn room_is_made_once_and_then_the_failure_has_its_kind() {
     assert!(never.asked.lock().len() <= 4 + 2 * 4, "and for a summary only so often");
     // It fits then.
     let log = Arc::new(Log::default());
-    let once = Script::new([vec![Err(overflow())], vec![says("## Goal\nall"), DONE], vec![says("fits"), DONE]]);
+    let once = Script::new([
+        vec![Err(overflow())],
+        vec![says("## Goal\nall\n## State\nhalf"), DONE],
+        vec![says("fits"), DONE],
+    ]);
     let outcome = run_turn(long_input(&once, &log), CancellationToken::new()).await;
     assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, "fits"));
     assert_eq!((compactions(&log), prunes(&log), retries(&log)), (1, 0, vec![(2, None)]));
@@ -214,7 +218,7 @@ async fn a_window_that_is_full_without_a_word_is_an_overflow() {
     ];
     for (first, window, requests) in table {
         let log = Arc::new(Log::default());
-        let script = Script::new([first, vec![says("sum"), DONE], vec![says("fits"), DONE]]);
+        let script = Script::new([first, vec![says("## Goal\nall\n## State\nhalf"), DONE], vec![says("fits"), DONE]]);
         let model = Arc::new(Window(Arc::clone(&script), window));
         let outcome = run_turn(TurnInput { model, ..long_input(&script, &log) }, CancellationToken::new()).await;
         assert_eq!((turns_own(&script).len(), compactions(&log)), (requests, requests - 1));

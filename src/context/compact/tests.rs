@@ -64,11 +64,20 @@ fn what_stays_and_what_goes() {
     ];
     for (text, newest, said, want) in table {
         let want = want.map(|(kept, carried)| Cut { kept, carried });
-        assert_eq!(cut(&story(text), Keep { prompt: false, newest, said }), want, "{text} {newest} {said}");
+        assert_eq!(cut(&story(text), Keep { prompt: false, newest, said, last: 0 }), want, "{text} {newest} {said}");
     }
     // A prompt that is to be answered stays, whatever its length.
+    // What is worked on stays although it is longer than what else the user said may be.
+    let keep = |last| Keep { prompt: true, newest: 25, said: 10, last };
+    for (text, last, want) in [("1u6ucrcr", 60, vec![5]), ("1u6ucrcr", 59, vec![6]), ("6ucr1ua", 60, vec![])] {
+        assert_eq!(cut(&story(text), keep(last)).unwrap().carried, want, "{text} {last}");
+    }
     for (text, want) in [("9u", None), ("2ua9u", Some(1)), ("2uacr", Some(0)), ("s", None)] {
-        assert_eq!(cut(&story(text), Keep { prompt: true, newest: 1, said: 0 }).map(|cut| cut.kept), want, "{text}");
+        assert_eq!(
+            cut(&story(text), Keep { prompt: true, newest: 1, said: 0, last: 0 }).map(|cut| cut.kept),
+            want,
+            "{text}"
+        );
     }
 }
 
@@ -84,7 +93,8 @@ fn no_result_without_its_call() {
         }
         let mut messages = story(&text);
         for newest in [0, 5, 20, 40, 80] {
-            let Some(Cut { kept, carried }) = cut(&messages, Keep { prompt: newest > 20, newest, said: 30 }) else {
+            let Some(Cut { kept, carried }) = cut(&messages, Keep { prompt: newest > 20, newest, said: 30, last: 40 })
+            else {
                 continue;
             };
             assert!(
@@ -173,13 +183,32 @@ fn a_transcript_loses_outputs_first_and_then_its_middle() {
     let long = [Message::User(vec![Part::Text { text: format!("begin{}end", "x".repeat(9_000)) }])];
     let ends = transcript(&long, 500);
     assert!(ends.contains("[User]\nbegin") && ends.ends_with("end") && units(&ends) <= 600, "{ends}");
+    // An earlier summary stays, without the files that were shown again with it.
+    let mut summed = story("9uauaua");
+    shorten_to(&mut summed, &made(2, &[]));
+    for room in [100_000, 1_200, 400] {
+        let told = transcript(&summed, room);
+        assert!(
+            told.contains("## Goal\nx") && told.contains("Files changed so far: a.rs") && !told.contains("fn a"),
+            "{told}"
+        );
+    }
     assert_eq!(transcript(&[], 10), "");
 }
 
 #[test]
 fn summaries_are_tidy_and_bounded() {
-    assert_eq!(tidied(" \n"), None);
-    assert_eq!(tidied("\n a \n").as_deref(), Some("a"));
-    let long = tidied(&"ä".repeat(limit::SUMMARY_BYTES_MAX)).unwrap();
-    assert!(long.len() < limit::SUMMARY_BYTES_MAX + 50 && long.ends_with("too long]"));
+    assert_eq!(tidied(" \n", 100), None);
+    assert_eq!(tidied("\n a \n", 100).as_deref(), Some("a"));
+    let long = tidied(&"ä".repeat(100), 51).unwrap();
+    assert!(long.starts_with(&"ä".repeat(25)) && long.ends_with("too long]") && long.len() < 100, "{long}");
+    for (text, is_one) in [
+        ("## Goal\nx\n## Next steps\ny", true),
+        ("**Goal:**\nx\n\n**State**\ny", true),
+        ("## Goal\nx", false),
+        ("The goal is x, and the state y.", false),
+        ("OK", false),
+    ] {
+        assert_eq!(looks_like_summary(text), is_one, "{text}");
+    }
 }
