@@ -292,6 +292,15 @@ export interface AgentCost {
   readonly currency: string
 }
 
+/** What an agent may only do when its `policy` names it. */
+export type AgentGate =
+  /** Changing files: the tools of the category `edit`, and the action `patch`. */
+  | 'Patch'
+  /** Ending its task with a packet: the action `finalize_task`. */
+  | 'Finalize'
+  /** Giving work to other agents: the tools of the category `subagent`. */
+  | 'Delegate'
+
 /** Who may speak to an agent. */
 export type AgentKind =
   /** Sessions can have it as their agent, and other agents can delegate to it. */
@@ -305,6 +314,8 @@ export interface AgentList {
   readonly agents: readonly AgentView[]
   /** The types of sub-agents. */
   readonly types: readonly AgentTypeView[]
+  /** Markdown files that were left out, and why. */
+  readonly faults: readonly DefinitionFault[]
 }
 
 /** An option of an agent's session. */
@@ -465,7 +476,10 @@ export interface AgentValue {
 export interface AgentView {
   /** Its name. */
   readonly name: string
-  /** `loop` (our own, driving a model) or `acp` (an external process). */
+  /**
+   * `loop` (our own, driving a model), `acp` (an external process), or one that a markdown file defines and our own
+   * loop is: `main`, or `subagent`, to which only other agents can delegate.
+   */
   readonly kind: string
   /** What it is, for people. */
   readonly description: string
@@ -473,6 +487,26 @@ export interface AgentView {
   readonly available: boolean
   /** Why not. */
   readonly reason?: string
+  /** Where its markdown file comes from. */
+  readonly source?: DefinitionSource
+  /** Its file; absent of one that is built in. */
+  readonly path?: string
+  /** Its own model. Absent: that of whoever uses it. */
+  readonly model?: string
+  /** How much its model thinks. Absent: as whoever uses it has it. */
+  readonly reasoning?: Reasoning
+  /** How it talks with its model about calls. Absent: as the session and the model have it. */
+  readonly mode?: InteractionMode
+  /** The tools that it may use. Absent: all. */
+  readonly tools?: readonly string[]
+  /** The gates that are open to it. Absent: all. */
+  readonly policy?: readonly AgentGate[]
+  /** The agents that it may delegate to. Absent: all. */
+  readonly delegateTargets?: readonly string[]
+  /** Its own limit of rounds in one turn. */
+  readonly maxIterations?: number
+  /** The skills that it is told of. Absent: all. */
+  readonly skills?: readonly string[]
 }
 
 /** What a client asks a tool server itself. */
@@ -734,6 +768,37 @@ export interface ClientResponseEvent {
   readonly at: number
 }
 
+/** What a prompt that begins with `/name` becomes. */
+export type CommandKind =
+  /** The text of a command's file. */
+  | 'command'
+  /** The text of a skill. */
+  | 'skill'
+
+/** Answer of `GET /commands`. */
+export interface CommandList {
+  /** The commands. */
+  readonly commands: readonly CommandView[]
+  /** Files that were left out, and why. */
+  readonly faults: readonly DefinitionFault[]
+}
+
+/** A slash command. */
+export interface CommandView {
+  /** Its name, without the slash. */
+  readonly name: string
+  /** What it does. */
+  readonly description: string
+  /** Of which kind it is. */
+  readonly kind: CommandKind
+  /** Where it comes from. */
+  readonly source: DefinitionSource
+  /** Its file. */
+  readonly path: string
+  /** What may follow its name, for people. */
+  readonly argumentHint?: string
+}
+
 /** `POST /sessions/:id/compact`. */
 export interface Compact {
   /** What the summary is to keep above all, in words: at most 4,000 characters. */
@@ -872,6 +937,18 @@ export type CompactionTrigger =
  * stays as it is.
  */
 export interface Configure {
+  /**
+   * Another agent of `GET /agents`: one that a markdown file defines, `simse` for none of these, or an ACP agent. With
+   * it come the model and the reasoning of its file, where it names some and nothing else is said beside it. Its text,
+   * tools, gates, rules and rounds are those of its file when a turn begins.
+   */
+  readonly agent?: string
+  /**
+   * How the agent and its model talk about calls: `chat`, the model calls tools as its provider has it; `auto`, it
+   * answers with JSON actions until it finishes its task. Default: as the agent's file says, else `auto` for a model
+   * that cannot call tools.
+   */
+  readonly interactionMode?: InteractionMode
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string
   /** How much the model thinks before it answers. Of an agent: its option of the category `thought_level`. */
@@ -914,6 +991,18 @@ export interface Configure {
  * stays as it is.
  */
 export interface ConfigureInput {
+  /**
+   * Another agent of `GET /agents`: one that a markdown file defines, `simse` for none of these, or an ACP agent. With
+   * it come the model and the reasoning of its file, where it names some and nothing else is said beside it. Its text,
+   * tools, gates, rules and rounds are those of its file when a turn begins.
+   */
+  readonly agent?: string | null | undefined
+  /**
+   * How the agent and its model talk about calls: `chat`, the model calls tools as its provider has it; `auto`, it
+   * answers with JSON actions until it finishes its task. Default: as the agent's file says, else `auto` for a model
+   * that cannot call tools.
+   */
+  readonly interactionMode?: InteractionMode | null | undefined
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string | null | undefined
   /** How much the model thinks before it answers. Of an agent: its option of the category `thought_level`. */
@@ -953,6 +1042,18 @@ export interface ConfigureInput {
 
 /** Settings that changed. */
 export interface Configured {
+  /**
+   * Another agent of `GET /agents`: one that a markdown file defines, `simse` for none of these, or an ACP agent. With
+   * it come the model and the reasoning of its file, where it names some and nothing else is said beside it. Its text,
+   * tools, gates, rules and rounds are those of its file when a turn begins.
+   */
+  readonly agent?: string
+  /**
+   * How the agent and its model talk about calls: `chat`, the model calls tools as its provider has it; `auto`, it
+   * answers with JSON actions until it finishes its task. Default: as the agent's file says, else `auto` for a model
+   * that cannot call tools.
+   */
+  readonly interactionMode?: InteractionMode
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string
   /** How much the model thinks before it answers. Of an agent: its option of the category `thought_level`. */
@@ -1037,7 +1138,7 @@ export interface CreateSession {
   readonly additionalDirectories?: readonly string[] | null | undefined
   /** The session that it stands under: it may do at most what that one may, and goes with it. */
   readonly parent?: SessionId | null | undefined
-  /** A name from `GET /agents`. */
+  /** A name from `GET /agents`, see `Configure::agent`. */
   readonly agent?: string | null | undefined
   /** `provider/name`, from `GET /models`. */
   readonly model?: string | null | undefined
@@ -1063,6 +1164,8 @@ export interface CreateSession {
   readonly toolPermissions?: PermissionConfigInput | null | undefined
   /** How much it does without asking. Default: the server's setting. */
   readonly permissionMode?: PermissionMode | null | undefined
+  /** How the agent and its model talk about calls, see `Configure::interaction_mode`. */
+  readonly interactionMode?: InteractionMode | null | undefined
 }
 
 /** A client's answer to a permission request. */
@@ -1073,6 +1176,28 @@ export type Decision =
   | 'allow_always'
   /** No. */
   | 'deny'
+
+/** A file that was left out, and why. The rest of its folder counts all the same. */
+export interface DefinitionFault {
+  /** The file. */
+  readonly path: string
+  /** What is wrong with it, in words that name the field. */
+  readonly reason: string
+}
+
+/**
+ * Where a definition comes from. What comes earlier in this list takes the place of what comes later under the same
+ * name.
+ */
+export type DefinitionSource =
+  /** The project's folders. */
+  | 'project'
+  /** A folder that the settings name. */
+  | 'settings'
+  /** The user's folders. */
+  | 'user'
+  /** It is part of this program. */
+  | 'built-in'
 
 /** Answer of `DELETE /sessions/:id`. */
 export interface Deleted {
@@ -2138,6 +2263,13 @@ export interface Health {
   readonly limits?: readonly LimitView[]
 }
 
+/** How an agent and its model talk about calls. */
+export type InteractionMode =
+  /** The model answers in text and calls tools the way that its provider has for it; a person is there to be asked. */
+  | 'chat'
+  /** The model answers with JSON actions, one after the other, until it finishes its task. */
+  | 'auto'
+
 /** Answer to an interrupt. */
 export interface Interrupted {
   /** Always true. */
@@ -2810,6 +2942,25 @@ export interface PermissionRuleInput {
   readonly annotations?: ToolAnnotationsInput | null | undefined
 }
 
+/**
+ * `POST /sessions/:id/plan`: what is to become of the plan that a session in plan mode answered its last prompt with.
+ */
+export type PlanDecision = {
+  /** What. */
+  readonly decision: PlanVerdict
+  /** The plan as it was edited; with `edit` alone, and not empty. */
+  readonly plan?: string | null | undefined
+  /** Words for the model: what is to be minded, or why it is rejected. */
+  readonly message?: string | null | undefined
+  /**
+   * The permission mode in which it is carried out; not `plan`, and not with `reject`. Default: that of new sessions,
+   * or `ask`.
+   */
+  readonly permissionMode?: PermissionMode | null | undefined
+  /** Refuse unless the session has this version. */
+  readonly ifVersion?: number | null | undefined
+}
+
 /** A step of a plan. */
 export interface PlanEntry {
   /** What is to be done. */
@@ -2819,6 +2970,15 @@ export interface PlanEntry {
   /** `pending`, `in_progress` or `completed`. */
   readonly status: string
 }
+
+/** What is to become of a plan. */
+export type PlanVerdict =
+  /** It is carried out as it is. */
+  | 'approve'
+  /** It is carried out as it stands in `plan`. */
+  | 'edit'
+  /** Another one is wanted. */
+  | 'reject'
 
 /** `POST /sessions/:id/prompt`. */
 export interface Prompt {
@@ -3270,6 +3430,8 @@ export interface SessionView {
   readonly additionalDirectories?: readonly string[]
   /** What answers: `simse`, our own loop with the model, or an agent of `GET /agents`. */
   readonly agent: string
+  /** How the agent and its model talk about calls, as far as that was chosen here. */
+  readonly interactionMode?: InteractionMode
   /** Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself. */
   readonly model: string
   /** How much its model thinks before it answers. */
@@ -3308,6 +3470,34 @@ export interface SessionViewPage {
   readonly items: readonly SessionView[]
   /** Give it back as `cursor` for the next page; null at the end. */
   readonly nextCursor: string | null
+}
+
+/** Answer of `GET /skills`. */
+export interface SkillList {
+  /** The skills. */
+  readonly skills: readonly SkillView[]
+  /** Files that were left out, and why. */
+  readonly faults: readonly DefinitionFault[]
+}
+
+/** A skill: a folder with a text that says how to do something, which a model loads when it is about to. */
+export interface SkillView {
+  /** Its name. */
+  readonly name: string
+  /** What it is for, and when. */
+  readonly description: string
+  /** Where it comes from. */
+  readonly source: DefinitionSource
+  /** Its file `SKILL.md`. */
+  readonly path: string
+  /** The tools that may be used while it is. Absent: all that the session has. */
+  readonly allowedTools?: readonly string[]
+  /** What may follow its name, for people. */
+  readonly argumentHint?: string
+  /** Whether a prompt that begins with `/name` uses it. */
+  readonly userInvocable: boolean
+  /** Whether models are told of it. */
+  readonly modelInvocable: boolean
 }
 
 /** A session as it is behind one event: its stream read with `after` = `seq` goes on without a gap or a repeat. */
@@ -4173,6 +4363,8 @@ export type VerdictSource =
   | 'floor'
   /** The session's mode. */
   | 'mode'
+  /** The agent's own gates and rules. */
+  | 'agent'
   /** A client's answer. */
   | 'client'
   /** The program that embeds the server (`onPermissionRequest`). */
@@ -4304,6 +4496,13 @@ export interface SessionsClient {
   undo(sessionId: string, body?: Undo, options?: VersionedOptions): Promise<Undone>
   /** Does again what was undone. */
   redo(sessionId: string, body?: Undo, options?: VersionedOptions): Promise<Undone>
+  /**
+   * Approves, edits or rejects the plan that a session in plan mode answered with.
+   *
+   * It is a prompt: approved or edited, the session leaves its plan mode and the next turn carries the plan out;
+   * rejected, it stays and plans anew.
+   */
+  decidePlan(sessionId: string, body: PlanDecision, options?: CallOptions): Promise<Accepted>
   /** The tool servers of a session, and the `.mcp.json` of the project that it works in. */
   mcp(sessionId: string, options?: CallOptions): Promise<McpView>
   /**
@@ -4421,10 +4620,29 @@ export interface SimseClient {
     /** Only events of these types. */
     readonly types?: readonly T[] | undefined
   }): EventStream<Extract<LifecycleEvent, { readonly type: T }>>
+  /** The skills that sessions have: texts that say how to do something, loaded when they are used. */
+  skills(options?: CallOptions & {
+    /** As this session has them: where it works, and what its agent is told of. */
+    readonly sessionId?: SessionId | undefined
+    /** As a session that works there has them. Default: the server's own directory. */
+    readonly workingDirectory?: string | undefined
+  }): Promise<SkillList>
+  /** What a prompt may begin with, as `/name`: commands of markdown files, and skills. */
+  slashCommands(options?: CallOptions & {
+    /** As this session has them: where it works, and what its agent is told of. */
+    readonly sessionId?: SessionId | undefined
+    /** As a session that works there has them. Default: the server's own directory. */
+    readonly workingDirectory?: string | undefined
+  }): Promise<CommandList>
   /** The tools that sessions have now. */
   tools(options?: CallOptions): Promise<ToolList>
-  /** The agents that sessions can name, and the types of sub-agents. */
-  agents(options?: CallOptions): Promise<AgentList>
+  /**
+   * The agents that sessions can name: ours, external ones, and those of markdown files; and the types of sub-agents.
+   */
+  agents(options?: CallOptions & {
+    /** As a session that works there has them. Default: the server's own directory. */
+    readonly workingDirectory?: string | undefined
+  }): Promise<AgentList>
   /** The models that sessions can name. */
   models(options?: CallOptions): Promise<ModelList>
   /**

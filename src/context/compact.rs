@@ -61,7 +61,8 @@ pub fn cut(messages: &[Message], keep: Keep) -> Option<Cut> {
         let Some(left) = room.checked_sub(tokens(message)) else { break };
         room = left;
         // A result stays only behind the call that it is of.
-        if !matches!(message, Message::ToolResult { .. }) && !(at == 0 && is_summary(message)) {
+        let stands_alone = matches!(message, Message::ToolResult { .. }) || (at == 0 && is_summary(message));
+        if !stands_alone {
             kept = messages.len() - at;
         }
     }
