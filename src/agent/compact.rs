@@ -34,6 +34,10 @@ const OVERHEAD_TOKENS: u64 = 40_000;
 const REPLY_TOKENS: u64 = 16_384;
 /// UTF-16 units that a token has at most, over a whole conversation.
 const UNITS_PER_TOKEN_MAX: u64 = 8;
+/// From so many UTF-16 units of messages on a count shows how dense they are.
+const UNITS_THAT_SHOW: u64 = 100_000;
+/// How dense they are taken to be before that: code and JSON are denser than prose.
+const UNITS_PER_TOKEN_GUESSED: u64 = 3;
 /// Tokens that a UTF-16 unit has at most.
 const TOKENS_PER_UNIT_MAX: u64 = 3;
 /// How often a transcript is made shorter that does not fit.
@@ -154,8 +158,9 @@ impl Turn {
                 // Some leave out what they had kept from the request before, and what any of them says is not ours to trust.
                 let most = then.saturating_mul(TOKENS_PER_UNIT_MAX).saturating_add(OVERHEAD_TOKENS);
                 let counted = counted.clamp(then / UNITS_PER_TOKEN_MAX, most);
-                // As dense as what was counted, which has the system text and the tools in it too.
-                let per_token = (then / counted.max(1)).clamp(2, 6);
+                // As dense as what was counted, where that was mostly messages, and not the system text and the tools.
+                let dense = then / counted.max(1);
+                let per_token = if then >= UNITS_THAT_SHOW { dense.clamp(2, 6) } else { UNITS_PER_TOKEN_GUESSED };
                 match units.checked_sub(then) {
                     Some(more) => counted.saturating_add(more.div_ceil(per_token)),
                     None => counted.saturating_mul(units) / then,

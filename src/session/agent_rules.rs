@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Terms;
 use crate::agent::GateQuestion;
-use crate::permission::{Facts, Hidden, Rules};
+use crate::permission::{Facts, Hidden, Rules, Subject};
 use crate::protocol::{AgentDefinition, AgentGate, PermissionMode, PermissionPolicy, ToolCategory};
 
 /// The members in which calls of the category `subagent` name the agent that they are for.
@@ -56,8 +56,14 @@ impl AgentRules {
     /// The gate that is shut to a call.
     fn shut(&self, category: Option<ToolCategory>, question: GateQuestion<'_>) -> Option<String> {
         let name = &self.definition.name;
+        // What is typed into a shell and is about paths is a patch: a command is about itself.
+        let patches = match category {
+            Some(ToolCategory::Edit) => true,
+            Some(ToolCategory::Execute) => matches!(question.subject, Subject::Paths(_)),
+            Some(_) | None => false,
+        };
         match category {
-            Some(ToolCategory::Edit) if !self.definition.opens(AgentGate::Patch) => {
+            _ if patches && !self.definition.opens(AgentGate::Patch) => {
                 Some(format!("the agent `{name}` may not change files: its policy does not name `Patch`"))
             }
             Some(ToolCategory::Subagent) => {
@@ -86,7 +92,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::permission::Subject;
     use crate::protocol::{
         AgentKind, DefinitionSource, PermissionConfig, PermissionRule, ToolCallRequest, ToolDefinition,
     };

@@ -13,6 +13,7 @@ use crate::store::{GrantRow, Question};
 pub(super) fn contradictions(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
     let mut faults = orphans(connection)?;
     faults.extend(doomed(connection)?);
+    faults.extend(roots(connection)?);
     faults.extend(grants(connection)?);
     faults.extend(ends(connection)?);
     Ok(faults)
@@ -22,8 +23,8 @@ fn orphans(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
     let mut faults = Vec::new();
     for table in ["log", "fresh", "turn", "said", "question", "lifecycle"] {
         let mut list = connection.prepare(&format!(
-            "SELECT key >> 32, count(*) FROM {table} WHERE key >> 32 NOT IN (SELECT number FROM session)
-             AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"
+            "SELECT key >> 32, count(*) FROM {table} WHERE key IS NOT NULL
+             AND key >> 32 NOT IN (SELECT number FROM session) AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"
         ))?;
         let rows = list.query_map([], |row| Ok(Fault::Orphans { table, number: row.get(0)?, rows: row.get(1)? }))?;
         faults.extend(rows.collect::<Result<Vec<_>, _>>()?);
@@ -45,6 +46,17 @@ fn doomed(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
         };
         Ok(Fault::Doomed { number: row.get(0)?, what })
     })?;
+    rows.collect()
+}
+
+/// A session stands under the root that its lineage names.
+fn roots(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
+    let mut list = connection.prepare(
+        "SELECT number FROM session WHERE typeof(lineage) IN ('null', 'text') AND (lineage IS NULL OR json_valid(lineage))
+         AND root IS NOT json_extract(lineage, '$.path[0]') ORDER BY number",
+    )?;
+    let cause = "it stands under another root than its lineage names";
+    let rows = list.query_map([], |row| Ok(Fault::Row { number: row.get(0)?, cause: cause.to_owned() }))?;
     rows.collect()
 }
 
