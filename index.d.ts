@@ -1400,7 +1400,9 @@ export interface TaskItem {
   readonly activeForm?: string
   /** Who works on it. */
   readonly owner?: string
+  /** Where it stands. */
   readonly status: TaskStatus
+  /** Facts about it. */
   readonly metadata?: Readonly<Record<string, unknown>>
   /** The tasks that wait for this one. */
   readonly blocks: readonly string[]
@@ -1408,6 +1410,7 @@ export interface TaskItem {
   readonly blockedBy: readonly string[]
   /** In milliseconds since 1970. */
   readonly createdAt: number
+  /** When it last changed, in milliseconds since 1970. */
   readonly updatedAt: number
 }
 
@@ -1415,28 +1418,41 @@ export interface TaskItem {
 export interface TaskCreateInput {
   /** Not empty. */
   readonly subject: string
+  /** What belongs to it. */
   readonly description?: string
+  /** What is shown while it is worked on. */
   readonly activeForm?: string
+  /** Who works on it. */
   readonly owner?: string
+  /** Facts about it. */
   readonly metadata?: Readonly<Record<string, unknown>>
+  /** Tasks that wait for it. */
   readonly blocks?: readonly string[]
+  /** Tasks that it waits for. */
   readonly blockedBy?: readonly string[]
 }
 
 /** What changes of a task; what is left out stays. */
 export interface TaskUpdateInput {
+  /** What is to be done, in a few words. */
   readonly subject?: string
+  /** What belongs to it. */
   readonly description?: string
   /** Empty: none. */
   readonly activeForm?: string
   /** Empty: nobody. */
   readonly owner?: string
+  /** Where it stands. */
   readonly status?: TaskStatus
   /** Goes over what is there; `null` takes a fact away. */
   readonly metadata?: Readonly<Record<string, unknown>>
+  /** Tasks that wait for it from now on. */
   readonly addBlocks?: readonly string[]
+  /** Tasks that it waits for from now on. */
   readonly addBlockedBy?: readonly string[]
+  /** Tasks that wait for it no longer. */
   readonly removeBlocks?: readonly string[]
+  /** Tasks that it waits for no longer. */
   readonly removeBlockedBy?: readonly string[]
 }
 
@@ -1466,6 +1482,7 @@ export interface TaskList {
   listBlocked(): readonly TaskItem[]
   /** Takes all out. */
   clear(): void
+  /** How many there are. */
   readonly taskCount: number
 }
 

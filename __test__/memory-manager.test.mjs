@@ -61,7 +61,6 @@ test('what is remembered is found by meaning and by words, and outlives the prog
     [anvil],
   )
   assert.deepEqual(await memory.textSearch({ query: 'feline' }), [], 'by words alone')
-  assert.deepEqual(await memory.search('feline', 1, 1), [])
   assert.equal((await memory.getById(anvil)).text, 'The anvil stands outside.')
   assert.equal(await memory.getById('none'), undefined)
   assert.deepEqual(
@@ -113,7 +112,7 @@ test('the memory tools take it', async () => {
   const registry = createToolRegistry()
   registerMemoryTools(registry, memoryManager)
   const run = async (name, args) => (await registry.execute({ id: '1', name, arguments: args })).output
-  assert.match(await run('memory_add', { text: 'Cats sleep by the forge.', topic: 'cats' }), /^Remembered: /)
+  assert.match(await run('memory_add', { text: 'The cat sleeps by the forge.', topic: 'cats' }), /^Remembered: /)
   assert.match(await run('memory_search', { query: 'feline' }), /\[cats\] \(score: /)
   await memoryManager.dispose()
 })

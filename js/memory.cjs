@@ -59,7 +59,10 @@ class Embedding {
 /** Calls Rust; its errors become ours. */
 async function ask(call) {
   try {
-    return JSON.parse(await call())
+    const answer = await call()
+    // What fails before there is a promise comes as a value.
+    if (typeof answer !== 'string') throw answer
+    return JSON.parse(answer)
   } catch (cause) {
     throw revive(cause)
   }

@@ -73,6 +73,9 @@ def before_call(context, case, kwargs):
         query["events"] = "true"
     if query.get("events") == "true":
         query.pop("back", None)
+    # A directory that there is.
+    if "workingDirectory" in query:
+        query["workingDirectory"] = os.environ["SIMSE_WORK"]
     if case.path == "/sessions/{sessionId}" and "limit" in query:
         query["snapshot"] = "true"
     # A place in a log of which only the first event is certain.
