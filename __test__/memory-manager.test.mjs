@@ -67,7 +67,7 @@ test('what is remembered is found by meaning and by words, and outlives the prog
     (await memory.getAll()).map((entry) => entry.id),
     [anvil, id],
   )
-  assert.ok(embedder.asked.every(([, model]) => model === 'm') && embedder.asked.length >= 4)
+  assert.ok(embedder.asked.every(([, model]) => model === 'm') && embedder.asked.length >= 3)
   await memory.dispose()
   assert.equal(memory.isInitialized, false)
   await assert.rejects(memory.search('cat'), { code: 'MEMORY_ERROR' })

@@ -73,9 +73,11 @@ def before_call(context, case, kwargs):
         query["events"] = "true"
     if query.get("events") == "true":
         query.pop("back", None)
-    # A directory that there is.
+    # A directory that there is, where no session says it.
     if "workingDirectory" in query:
         query["workingDirectory"] = os.environ["SIMSE_WORK"]
+    if "sessionId" in query:
+        query.pop("workingDirectory", None)
     if case.path == "/sessions/{sessionId}" and "limit" in query:
         query["snapshot"] = "true"
     # A place in a log of which only the first event is certain.
