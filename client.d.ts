@@ -4521,7 +4521,7 @@ export interface SessionsClient {
    * It is told this once, and counts until it is revoked, has run out, its session is deleted, or the token that made
    * it is revoked. Its bearer answers no questions and changes no settings.
    */
-  createToken(sessionId: string, body: NewSessionToken, options?: CallOptions): Promise<MadeSessionToken>
+  createToken(sessionId: string, body?: NewSessionToken, options?: CallOptions): Promise<MadeSessionToken>
   /** Takes a token of a session away: what it has opened ends. */
   revokeToken(sessionId: string, tokenId: string, options?: CallOptions): Promise<Deleted>
   /** The sessions that stand directly under one, the newest first. */

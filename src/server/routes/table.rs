@@ -259,7 +259,7 @@ fn tool_servers() -> Vec<Row> {
 fn tokens() -> Vec<Row> {
     let create = operation("sessions.createToken", "A token that reaches this session and nothing else.")
         .more("It is told this once, and counts until it is revoked, has run out, its session is deleted, or the token that made it is revoked. Its bearer answers no questions and changes no settings.")
-        .full_body(|schemas| schemas.incoming::<NewSessionToken>())
+        .body::<NewSessionToken>()
         .example(serde_json::json!({ "expiresInMs": 86_400_000 }))
         .gives::<MadeSessionToken>(201, "The token.")
         .refuses(&[404, 409, 429]);

@@ -13,11 +13,13 @@ pub(super) fn rows() -> Vec<Row> {
             "skills",
             "The skills that sessions have: texts that say how to do something, loaded when they are used.",
         )
-        .gives::<SkillList>(200, "The skills."),
+        .gives::<SkillList>(200, "The skills.")
+        .refuses(&[404]),
     );
     let commands = listed(
         operation("slashCommands", "What a prompt may begin with, as `/name`: commands of markdown files, and skills.")
-            .gives::<CommandList>(200, "The commands."),
+            .gives::<CommandList>(200, "The commands.")
+            .refuses(&[404]),
     );
     let decide =
         operation("sessions.decidePlan", "Approves, edits or rejects the plan that a session in plan mode answered with.")
