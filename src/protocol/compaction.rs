@@ -64,7 +64,8 @@ pub struct Compaction {
     pub summary: String,
     /// How many of the newest messages stay as they are, behind the summary.
     pub kept: u64,
-    /// Which of the messages before those stay word for word behind the summary, by their places from 0: what the user said.
+    /// Which of the messages before those stay word for word behind the summary, what the user said: how far each lies in front
+    /// of them, 1 is the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<u64>,
     /// The files of the work.
