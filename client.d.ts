@@ -830,8 +830,8 @@ export interface CompactionCompleteEvent {
     /** How many of the newest messages stay as they are, behind the summary. */
     readonly kept: number
     /**
-     * Which of the messages before those stay word for word behind the summary, by their places from 0: what the user
-     * said.
+     * Which of the messages before those stay word for word behind the summary, what the user said: how far each lies
+     * in front of them, 1 is the last.
      */
     readonly carried?: readonly number[]
     /** The files of the work. */
@@ -1334,6 +1334,7 @@ export type Event =
   | ToolCallErrorEvent
   | ToolTimeoutEvent
   | TurnCompleteEvent
+  | TurnContinuedEvent
   | PermissionRequestEvent
   | PermissionResponseEvent
   | PermissionGrantedEvent
@@ -1655,8 +1656,8 @@ export type EventBody =
         /** How many of the newest messages stay as they are, behind the summary. */
         readonly kept: number
         /**
-         * Which of the messages before those stay word for word behind the summary, by their places from 0: what the
-         * user said.
+         * Which of the messages before those stay word for word behind the summary, what the user said: how far each
+         * lies in front of them, 1 is the last.
          */
         readonly carried?: readonly number[]
         /** The files of the work. */
@@ -1804,6 +1805,16 @@ export type EventBody =
         readonly type: RoundKind
         /** Its tokens, when the provider said. */
         readonly usage?: Usage
+      }
+    }
+  /** The turn would have ended, and goes on with these texts: hooks say that it is not done. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.continued'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** What the model is told. */
+        readonly texts: readonly string[]
       }
     }
   /** A question to the client that blocks a call. */
@@ -2092,7 +2103,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'turn.continued' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -4050,6 +4061,25 @@ export interface TurnCompleteEvent {
     readonly type: RoundKind
     /** Its tokens, when the provider said. */
     readonly usage?: Usage
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The turn would have ended, and goes on with these texts: hooks say that it is not done. */
+export interface TurnContinuedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.continued'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** What the model is told. */
+    readonly texts: readonly string[]
   }
   /** Its session. */
   readonly sessionId: SessionId

@@ -1571,6 +1571,8 @@ export interface EventPayloads {
   'tool.timeout': { readonly name: string; readonly timeoutMs: number }
   /** A round with the model ended. */
   'turn.complete': { readonly turn: number; readonly type: 'text' | 'tool_use' }
+  /** The turn would have ended, and goes on with these texts: `turn.stop` hooks say that it is not done. */
+  'turn.continued': { readonly texts: readonly string[] }
   /** A conversation is about to be summed up. */
   'compaction.start': {
     readonly messageCount: number
@@ -1785,11 +1787,11 @@ export interface ConversationMessage {
   readonly parts?: readonly MessagePart[]
 }
 
-/** A hook's refusal of a call. */
+/** A hook's refusal of a call, a prompt or a summary. */
 export interface BlockedResult {
   /** Always `true`. */
   readonly blocked: true
-  /** Why, for the model. */
+  /** Why, for the model; of a prompt, for the client. */
   readonly reason: string
 }
 
@@ -1810,7 +1812,79 @@ export interface HookContextMap {
     readonly messages: readonly ConversationMessage[]
     readonly summary: string
   }
+  /** Before the first prompt that a session is given since it was made (`new`), or woken (`resumed`). Of servers. */
+  'session.start': HookClients & HookSession & { readonly source: 'new' | 'resumed' }
+  /** It leaves memory, is deleted, or the server stops; of each start one. Of servers. */
+  'session.end': HookClients & HookSession & { readonly reason: 'idle' | 'deleted' | 'shutdown' }
+  /** Before a client's prompt is accepted. */
+  'prompt.submit': HookClients &
+    Partial<HookSession> & {
+      readonly prompt: string
+      /** All of it, where it is more than text. */
+      readonly parts?: readonly MessagePart[]
+      /** What is to become of it while a turn runs. In a server. */
+      readonly mode?: 'queue' | 'steer' | 'reject'
+    }
+  /** A turn ends by itself. Who aborts or interrupts it does not want to hear more. */
+  'turn.stop': HookClients &
+    Partial<HookSession> & {
+      /** How. Only one that completes can go on. */
+      readonly ended: 'completed' | 'iteration_limit' | 'failed'
+      /** What the model said last. */
+      readonly text: string
+      /** Rounds with the model so far. */
+      readonly rounds: number
+      /** How often hooks have made it go on already. */
+      readonly continued: number
+      readonly error?: string
+    }
+  /** Before a conversation is summed up. */
+  'session.compact.before': HookClients &
+    Partial<HookSession> & {
+      /** Why. A block does not count at `overflow`: the turn could not go on at all. */
+      readonly trigger: 'manual' | 'threshold' | 'overflow'
+      readonly focus?: string
+      readonly messageCount: number
+      readonly estimatedChars: number
+    }
+  /** Something that somebody may want to be fetched for. Told behind the work's back, in order. Of servers. */
+  notification: HookClients & HookSession & HookNews
 }
+
+/** Whose session and turn it is. */
+export interface HookSession {
+  /** The session. */
+  readonly sessionId: string
+  /** The session above all, where it works for another one. */
+  readonly rootSessionId?: string
+  /** The turn, where it is about one. */
+  readonly turnId?: string
+  /** Where the session works. */
+  readonly workingDirectory: string
+}
+
+/** What `notification` hooks hear. */
+export type HookNews =
+  | {
+      readonly kind: 'permission_request'
+      readonly requestId: string
+      readonly callId: string
+      readonly toolName: string
+    }
+  | {
+      readonly kind: 'client_request'
+      readonly requestId: string
+      readonly callId?: string
+      readonly question: Readonly<Record<string, unknown>>
+    }
+  | {
+      readonly kind: 'turn_ended' | 'subagent_ended'
+      readonly status: 'completed' | 'failed' | 'aborted' | 'interrupted'
+      readonly stopReason?: string
+      /** The beginning of what the model said last. */
+      readonly result?: string
+      readonly error?: string
+    }
 
 /** Hook point → what comes out of it. */
 export interface HookResultMap {
@@ -1826,6 +1900,20 @@ export interface HookResultMap {
   'prompt.messages.transform': readonly ConversationMessage[]
   /** The summary to keep. */
   'session.compacting': string
+  /** Texts that stand behind the prompt; those of all handlers together. */
+  'session.start': readonly string[]
+  /** Nothing. */
+  // biome-ignore lint/suspicious/noConfusingVoidType: a handler there need not return anything
+  'session.end': void
+  /** Another text, texts that stand behind it, or a refusal, whose reason the client is told. The first refusal ends the chain. */
+  'prompt.submit': { readonly prompt?: string; readonly context?: readonly string[] } | BlockedResult
+  /** Texts with which a turn that would be done goes on, at most eight times; those of all handlers together. */
+  'turn.stop': readonly string[]
+  /** What the summary is to look at, or a refusal. */
+  'session.compact.before': { readonly focus?: string } | BlockedResult
+  /** Nothing. */
+  // biome-ignore lint/suspicious/noConfusingVoidType: a handler there need not return anything
+  notification: void
 }
 
 /** The hook points. */
@@ -1838,11 +1926,12 @@ export type HookHandler<T extends HookType> = (
 
 /** Handlers by hook point. */
 export interface HookSystem {
-  /** Adds a handler; what it returns takes it out. */
-  register<T extends HookType>(type: T, handler: HookHandler<T>): () => void
+  /** Adds a handler; what it returns takes it out. One that works longer than `timeoutMs` (ten minutes; 0: no limit) has failed. */
+  register<T extends HookType>(type: T, handler: HookHandler<T>, options?: { readonly timeoutMs?: number }): () => void
   /**
    * Runs the handlers of a point in the order of registration. Without handlers the input comes back.
-   * One that throws: `tool.execute.before` blocks the call; elsewhere the value before it is kept, with a warning.
+   * One that throws or is late: `tool.execute.before` blocks the call and `prompt.submit` the prompt; elsewhere the value before it
+   * is kept, with a warning.
    */
   run<T extends HookType>(type: T, context: HookContextMap[T]): Promise<HookResultMap[T]>
 }
@@ -2621,6 +2710,8 @@ export type HookRegistration<T extends HookType = HookType> = T extends HookType
       readonly type: T
       /** The handler. */
       readonly handler: HookHandler<T>
+      /** How long it may work: ten minutes unless said, at most an hour; 0: no limit. */
+      readonly timeoutMs?: number
     }
   : never
 

@@ -36,7 +36,25 @@ const CHAINED = [
     ],
   ],
   ['tool.result.validate', { request, result }, [], () => ['found'], ['found', 'found']],
+  ['session.start', { source: 'new' }, [], () => ['found'], ['found', 'found']],
+  ['turn.stop', { ended: 'completed', text: 't' }, [], ({ text }) => [text], ['t', 't']],
+  [
+    'prompt.submit',
+    { prompt: 'p' },
+    { prompt: 'p', context: [] },
+    ({ prompt }) => ({ prompt: `${prompt}!`, context: [prompt] }),
+    { prompt: 'p!!', context: ['p', 'p!'] },
+  ],
+  [
+    'session.compact.before',
+    { trigger: 'manual', focus: 'f' },
+    { focus: 'f' },
+    ({ focus }) => ({ focus: `${focus}!` }),
+    { focus: 'f!!' },
+  ],
 ]
+/** What nobody could look at does not pass. */
+const GATES = ['tool.execute.before', 'prompt.submit']
 
 for (const [type, context, untouched, handler, twice] of CHAINED) {
   test(`${type}: input back, chained, unchanged by undefined, taken out again`, async () => {
@@ -61,7 +79,7 @@ for (const [type, context, untouched, handler, twice] of CHAINED) {
       })
       hooks.register(type, handler)
       const outcome = await hooks.run(type, context)
-      if (type === 'tool.execute.before') {
+      if (GATES.includes(type)) {
         assert.equal(outcome.blocked, true, 'fails closed')
         assert.match(outcome.reason, /broken/)
       } else {
@@ -199,4 +217,63 @@ test('a hook system of the caller works too', async () => {
   })
   assert.equal((await registry.execute(request)).output, 'theirs')
   assert.deepEqual(seen, ['tool.execute.before', 'tool.execute.after', 'tool.result.validate'])
+})
+
+test('a block ends the chain; of a prompt with images the text alone is replaced', async () => {
+  for (const [type, context] of [
+    ['prompt.submit', { prompt: 'p' }],
+    ['session.compact.before', { trigger: 'manual' }],
+  ]) {
+    const hooks = createHookSystem()
+    hooks.register(type, () => ({ blocked: true, reason: 'no' }))
+    hooks.register(type, () => assert.fail('it is not asked'))
+    assert.deepEqual(await hooks.run(type, context), { blocked: true, reason: 'no' })
+  }
+  const hooks = createHookSystem()
+  const image = { type: 'image', mediaType: 'image/png', data: 'AA==' }
+  const seen = []
+  hooks.register('prompt.submit', () => ({ prompt: 'q' }))
+  hooks.register('prompt.submit', ({ parts }) => void seen.push(...parts))
+  await hooks.run('prompt.submit', { prompt: 'p', parts: [{ type: 'text', text: 'p' }, image] })
+  assert.deepEqual(seen, [{ type: 'text', text: 'q' }, image])
+})
+
+test('who only hears changes nothing, and what throws there is warned of', async () => {
+  const warn = mock.method(console, 'warn', () => {})
+  try {
+    for (const type of ['session.end', 'notification']) {
+      const hooks = createHookSystem()
+      const heard = []
+      hooks.register(type, () => {
+        throw new Error('broken')
+      })
+      hooks.register(type, (context) => heard.push(context))
+      assert.equal(await hooks.run(type, { kind: 'k' }), undefined)
+      assert.deepEqual(heard, [{ kind: 'k' }])
+    }
+    assert.equal(warn.mock.callCount(), 2)
+  } finally {
+    warn.mock.restore()
+  }
+})
+
+test('what is of another form is no answer', async () => {
+  const warn = mock.method(console, 'warn', () => {})
+  try {
+    for (const [type, answer, want] of [
+      ['session.start', 'text', []],
+      ['turn.stop', [1], []],
+      ['session.compact.before', 'f', {}],
+      ['prompt.submit', 'q', undefined],
+      ['prompt.submit', { context: 'q' }, undefined],
+    ]) {
+      const hooks = createHookSystem()
+      hooks.register(type, () => answer)
+      const said = await hooks.run(type, { prompt: 'p' })
+      if (want === undefined) assert.equal(said.blocked, true)
+      else assert.deepEqual(said, want)
+    }
+  } finally {
+    warn.mock.restore()
+  }
 })

@@ -602,3 +602,54 @@ test('options that do not fit are refused by name', async () => {
   await assert.rejects(loop.run(5), (error) => error.code === 'CONFIG_VALIDATION')
   await assert.rejects(loop.run('a', { onError: 5 }), (error) => error.issues[0].path === 'callbacks.onError')
 })
+
+test('hooks of the loop: a prompt is changed or refused, a run that is done goes on, but not forever', async () => {
+  const hooks = createHookSystem()
+  const ends = []
+  hooks.register('prompt.submit', ({ prompt }) =>
+    prompt === 'secret' ? { blocked: true, reason: 'no' } : { prompt: `${prompt}!`, context: ['today'] },
+  )
+  hooks.register('turn.stop', ({ ended, text, rounds, continued }) => {
+    ends.push([ended, text, rounds, continued])
+    return text === 'lazy' ? ['work'] : undefined
+  })
+  const acpClient = scripted('lazy', 'done')
+  const { loop, of } = looped(acpClient, { hooks })
+  const { finalText, totalTurns } = await loop.run('go')
+  assert.deepEqual([finalText, totalTurns], ['done', 2])
+  assert.deepEqual(ends, [
+    ['completed', 'lazy', 1, 0],
+    ['completed', 'done', 2, 1],
+  ])
+  assert.deepEqual(of('turn.continued'), [{ texts: ['work'] }])
+  assert.ok(acpClient.prompts[0].includes('[User]\ngo!\n\n[Added by a hook]\ntoday'))
+  assert.ok(acpClient.prompts[1].endsWith('[User]\nwork'))
+  const refused = await loop.run('secret')
+  assert.deepEqual([refused.totalTurns, acpClient.prompts.length], [0, 2])
+  assert.equal(refused.finalText, 'Error: the prompt was blocked by a hook: no')
+
+  const stubborn = createHookSystem()
+  stubborn.register('turn.stop', () => ['more'])
+  for (const [maxTurns, want] of [
+    [3, 3],
+    [50, 9],
+  ]) {
+    const outcome = await looped(scripted('done'), { hooks: stubborn, maxTurns }).loop.run('go')
+    assert.deepEqual([outcome.totalTurns, outcome.hitTurnLimit, outcome.finalText], [want, false, 'done'])
+  }
+})
+
+test('hooks of the loop: a summary is held back, or looks at what a hook says', async () => {
+  for (const held of [true, false]) {
+    const hooks = createHookSystem()
+    hooks.register('session.compact.before', () => (held ? { blocked: true, reason: 'no' } : { focus: 'the docs' }))
+    const conversation = createConversation({ autoCompactChars: 10 })
+    conversation.addUser('something that is long')
+    conversation.addAssistant('something that is as long')
+    const acpClient = scripted('a summary', 'done')
+    const { loop, of } = looped(acpClient, { hooks, conversation, autoCompact: true })
+    await loop.run('go')
+    assert.equal(of('compaction.complete').length, held ? 0 : 1)
+    assert.equal(acpClient.prompts[0].includes('What it is to keep above all: the docs'), !held)
+  }
+})

@@ -168,6 +168,14 @@ hooks.register('tool.execute.before', ({ request }): ToolCallRequest | BlockedRe
 )
 hooks.register('prompt.system.transform', async ({ prompt }) => `${prompt}!`)
 hooks.register('tool.result.validate', () => undefined)
+hooks.register('prompt.submit', ({ prompt }) => ({ prompt, context: [] }), { timeoutMs: 5 })
+hooks.register('notification', (told) =>
+  told.kind === 'turn_ended' ? console.log(told.status, told.sessionId) : undefined,
+)
+hooks.register('session.end', async ({ reason }) => console.log(reason satisfies 'idle' | 'deleted' | 'shutdown'))
+hooks.register('turn.stop', ({ ended, continued }) => (ended === 'completed' && continued < 1 ? ['more'] : undefined))
+// @ts-expect-error: texts come in a list
+hooks.register('turn.stop', () => 'more')
 // @ts-expect-error a prompt is a text
 hooks.register('prompt.system.transform', () => 5)
 same<ReturnType<typeof hooks.run<'session.compacting'>>, Promise<string>>(true)

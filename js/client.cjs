@@ -1626,6 +1626,7 @@ const EVENT_TYPES = Object.freeze([
   'tool.call.error',
   'tool.timeout',
   'turn.complete',
+  'turn.continued',
   'permission.request',
   'permission.response',
   'permission.granted',

@@ -2,7 +2,7 @@
 'use strict'
 
 const { isDeepStrictEqual } = require('node:util')
-const { assertFits, fn, plain, record } = require('./check.cjs')
+const { assertFits, fn, integer, optional, plain, record, shape } = require('./check.cjs')
 const { messageOf, simseError } = require('./errors.cjs')
 
 /** The hook points, in the order of their bits in the native mask (src/node/hooks.rs). */
@@ -13,7 +13,17 @@ const HOOK_TYPES = Object.freeze([
   'prompt.system.transform',
   'prompt.messages.transform',
   'session.compacting',
+  'session.start',
+  'session.end',
+  'prompt.submit',
+  'turn.stop',
+  'session.compact.before',
+  'notification',
 ])
+
+/** How long a handler may work (src/base/limit/hooks.rs). */
+const TIMEOUT_MS = 600_000
+const TIMEOUT_MS_MAX = 3_600_000
 
 /** Frozen system → its insides: how to watch which points have handlers. */
 const insides = new WeakMap()
@@ -23,8 +33,14 @@ function warn(type, cause) {
 }
 
 const object = record(() => {})
+const timeout = optional(integer(0, TIMEOUT_MS_MAX))
+const registerOptions = optional(shape({ timeoutMs: timeout }))
 const isString = (value) => typeof value === 'string'
 const isCall = (value) => plain(value) && typeof value.name === 'string' && plain(value.arguments ?? {})
+const isTexts = (value) => Array.isArray(value) && value.every(isString)
+const isBlock = (value) => plain(value) && value.blocked === true
+const isOr = (fits) => (value) => value === undefined || fits(value)
+const isSubmission = (value) => plain(value) && isOr(isString)(value.prompt) && isOr(isTexts)(value.context)
 const isResult = (value) =>
   plain(value) && [value.id, value.name, value.output].every(isString) && typeof value.isError === 'boolean'
 
@@ -38,6 +54,24 @@ function snapshot(value) {
     // It holds something that has no copy.
     return () => value
   }
+}
+
+/** A refusal in the form that callers read. */
+const blockOf = (value) => Object.freeze({ blocked: true, reason: String(value.reason ?? 'blocked by a hook') })
+
+/** What a handler gives, in time. */
+function within(timeoutMs, answer) {
+  if (timeoutMs === 0 || typeof answer?.then !== 'function') return answer
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new Error(`it did not answer within ${timeoutMs} ms`))
+    const timer = setTimeout(late, timeoutMs)
+    timer.unref()
+    const done = (end) => (value) => {
+      clearTimeout(timer)
+      end(value)
+    }
+    answer.then(done(resolve), done(reject))
+  })
 }
 
 /** Chains handlers over one field of the context. A handler that fails or answers with another form changes nothing. */
@@ -69,8 +103,7 @@ async function runBefore(_type, handlers, context) {
         current = before()
         continue
       }
-      if (next?.blocked === true)
-        return Object.freeze({ blocked: true, reason: String(next.reason ?? 'blocked by a hook') })
+      if (isBlock(next)) return blockOf(next)
       if (!isCall(next)) throw new TypeError('it returned neither a call nor {blocked: true, reason}')
       current = next
     } catch (cause) {
@@ -81,14 +114,14 @@ async function runBefore(_type, handlers, context) {
   return current
 }
 
-async function runValidate(type, handlers, context) {
+/** Texts of all handlers, joined. */
+async function runTexts(type, handlers, context) {
   const found = []
   for (const handler of handlers) {
     try {
       const texts = await handler(context)
       if (texts === undefined) continue
-      if (!Array.isArray(texts) || !texts.every(isString))
-        throw new TypeError('it returned something that is not an array of strings')
+      if (!isTexts(texts)) throw new TypeError('it returned something that is not an array of strings')
       found.push(...texts)
     } catch (cause) {
       warn(type, cause)
@@ -97,13 +130,73 @@ async function runValidate(type, handlers, context) {
   return Object.freeze(found)
 }
 
+/** Handlers that only hear. */
+async function runHeard(type, handlers, context) {
+  for (const handler of handlers) {
+    try {
+      await handler(context)
+    } catch (cause) {
+      warn(type, cause)
+    }
+  }
+}
+
+/** The same prompt with another text; its images stay. */
+function withText(context, prompt) {
+  if (context.parts === undefined) return { ...context, prompt }
+  const images = context.parts.filter(({ type }) => type === 'image')
+  return { ...context, prompt, parts: [{ type: 'text', text: prompt }, ...images] }
+}
+
+async function runSubmit(_type, handlers, context) {
+  let current = context
+  const added = []
+  for (const handler of handlers) {
+    try {
+      const next = await handler({ ...current })
+      if (next === undefined) continue
+      if (isBlock(next)) return blockOf(next)
+      if (!isSubmission(next)) throw new TypeError('it returned neither {prompt, context} nor {blocked: true, reason}')
+      if (next.prompt !== undefined && next.prompt !== current.prompt) current = withText(current, next.prompt)
+      added.push(...(next.context ?? []))
+    } catch (cause) {
+      // Fails closed: what a hook could not look at is not said.
+      return blockOf({ reason: `a prompt.submit hook failed: ${messageOf(cause)}` })
+    }
+  }
+  return Object.freeze({ prompt: current.prompt, context: Object.freeze(added) })
+}
+
+async function runCompactBefore(type, handlers, context) {
+  let { focus } = context
+  for (const handler of handlers) {
+    try {
+      const next = await handler({ ...context, ...(focus !== undefined && { focus }) })
+      if (next === undefined) continue
+      if (isBlock(next)) return blockOf(next)
+      if (!plain(next) || !isOr(isString)(next.focus))
+        throw new TypeError('it returned neither {focus} nor {blocked: true, reason}')
+      focus = next.focus ?? focus
+    } catch (cause) {
+      warn(type, cause)
+    }
+  }
+  return Object.freeze(focus === undefined ? {} : { focus })
+}
+
 const RUN = {
   'tool.execute.before': runBefore,
   'tool.execute.after': chain('result', isResult, 'a tool call result'),
-  'tool.result.validate': runValidate,
+  'tool.result.validate': runTexts,
   'prompt.system.transform': chain('prompt', isString, 'a string'),
   'prompt.messages.transform': chain('messages', Array.isArray, 'an array of messages'),
   'session.compacting': chain('summary', isString, 'a string'),
+  'session.start': runTexts,
+  'session.end': runHeard,
+  'prompt.submit': runSubmit,
+  'turn.stop': runTexts,
+  'session.compact.before': runCompactBefore,
+  notification: runHeard,
 }
 
 function assertType(type) {
@@ -124,11 +217,13 @@ function createHookSystem() {
     }
   }
 
-  function register(type, handler) {
+  function register(type, handler, options) {
     assertType(type)
     assertFits('register', fn, handler, 'handler')
+    assertFits('register', registerOptions, options, 'options')
+    const { timeoutMs = TIMEOUT_MS } = options ?? {}
     // An entry of its own: the same function registered twice runs twice, and each is taken out by itself.
-    const entry = (context) => handler(context)
+    const entry = (context) => within(timeoutMs, handler(context))
     handlers.set(type, [...handlers.get(type), entry])
     changed()
     return () => {
@@ -162,4 +257,4 @@ function watchHooks(system, watcher) {
   watcher(inside.mask())
 }
 
-module.exports = { createHookSystem, watchHooks, HOOK_TYPES }
+module.exports = { createHookSystem, watchHooks, withText, timeout, HOOK_TYPES }

@@ -254,6 +254,15 @@ class Calls {
     }
   }
 
+  /** The same where a failure blocks, as nobody has looked then. */
+  async gate(type, context, before) {
+    try {
+      return (await this.options.hooks.run(type, context)) ?? before
+    } catch (cause) {
+      return { blocked: true, reason: `a ${type} hook failed: ${messageOf(cause)}` }
+    }
+  }
+
   end() {
     this.runner.end()
   }

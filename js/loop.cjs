@@ -57,6 +57,9 @@ const callbacksCheck = (value, path, issues) => {
   for (const name of Object.keys(CALLBACKS)) optional(fn)(value[name], `${path}.${name}`, issues)
 }
 
+/** How often hooks can make one run go on (src/base/limit/hooks.rs). */
+const CONTINUES_MAX = 8
+
 /** Callback → the event that it hears, and what it is called with. */
 const CALLBACKS = {
   onStreamStart: ['stream.start', () => []],
@@ -89,6 +92,8 @@ class Run {
   #inner = createEventBus()
   #finalText = ''
   #usage
+  /** How often hooks have made it go on. */
+  #continued = 0
   /** A summary did not help, or could not be had: once is enough. */
   #futile = false
 
@@ -129,9 +134,8 @@ class Run {
   async run() {
     const began = performance.now()
     this.#publish('loop.start', {})
-    this.options.conversation.addUser(this.userInput)
     try {
-      const { totalTurns, hitTurnLimit = false, aborted = false } = await this.#rounds()
+      const { totalTurns, hitTurnLimit = false, aborted = false } = await this.#answer()
       if (aborted) this.#publish('abort', { reason: messageOf(this.options.signal.reason ?? 'aborted') })
       this.#publish('loop.complete', { totalTurns, hitTurnLimit })
       return Object.freeze({
@@ -148,6 +152,45 @@ class Run {
     }
   }
 
+  /** Takes the prompt as hooks leave it, and answers it. */
+  async #answer() {
+    const { conversation, hooks, signal } = this.options
+    if (hooks !== undefined && !this.#aborted) {
+      const given = { prompt: this.userInput }
+      const said = await this.calls.gate('prompt.submit', given, given)
+      if (said.blocked === true) {
+        this.#fail(simseError('LOOP_ERROR', `the prompt was blocked by a hook: ${said.reason}`))
+        return { totalTurns: 0 }
+      }
+      const { prompt = this.userInput, context = [] } = said
+      this.userInput = [prompt, ...context.map((text) => `[Added by a hook]\n${text}`)].join('\n\n')
+    }
+    conversation.addUser(this.userInput)
+    const ended = await this.#rounds()
+    if (hooks !== undefined && !ended.aborted && signal?.aborted !== true && !ended.told) await this.#stops(ended)
+    return ended
+  }
+
+  /** Tells hooks that the run ends; the texts with which one that is done goes on. */
+  async #stops({ hitTurnLimit = false, done = false }) {
+    const ended = done ? 'completed' : hitTurnLimit ? 'iteration_limit' : 'failed'
+    const context = { ended, text: this.#finalText, rounds: this.turns.length, continued: this.#continued }
+    const texts = await this.calls.hook('turn.stop', context, [])
+    return done ? texts.filter((text) => typeof text === 'string' && text.trim() !== '') : []
+  }
+
+  /** Whether hooks make a run go on that would be done. */
+  async #goesOn() {
+    if (this.options.hooks === undefined || this.#aborted) return false
+    const texts = await this.#stops({ done: true })
+    if (texts.length === 0 || this.#aborted) return false
+    if (this.#continued >= CONTINUES_MAX || this.turns.length >= this.options.maxTurns) return false
+    this.#continued++
+    this.options.conversation.addUser(texts.join('\n\n'))
+    this.#publish('turn.continued', { texts })
+    return true
+  }
+
   async #rounds() {
     const { maxTurns } = this.options
     for (let turn = 1; turn <= maxTurns; turn++) {
@@ -155,7 +198,8 @@ class Run {
       await this.#shrink()
       const again = await this.#round(turn)
       if (this.#aborted && again !== 'done') return { totalTurns: this.turns.length, aborted: true }
-      if (again !== 'on') return { totalTurns: turn }
+      if (again === 'done' && (await this.#goesOn())) continue
+      if (again !== 'on') return { totalTurns: turn, told: again === 'done' }
     }
     return { totalTurns: maxTurns, hitTurnLimit: true }
   }
@@ -347,8 +391,15 @@ class Run {
     const fresh = last?.role === 'user' && last.content === this.userInput
     const old = fresh ? messages.slice(0, -1) : messages
     if (old.length === 0) return
-    this.#publish('compaction.start', this.#size())
-    let summary = await this.#summarize(old)
+    const size = this.#size()
+    const before = { trigger: 'threshold', ...size }
+    const said = hooks === undefined ? {} : await this.calls.hook('session.compact.before', before, {})
+    if (said.blocked === true) {
+      this.#futile = true
+      return
+    }
+    this.#publish('compaction.start', size)
+    let summary = await this.#summarize(old, said.focus)
     if (hooks !== undefined) summary = await this.calls.hook('session.compacting', { messages: old, summary }, summary)
     if (summary.trim() === '') throw simseError('LOOP_ERROR', 'the summary is empty')
     conversation.compact(summary)
@@ -359,9 +410,10 @@ class Run {
     this.#publish('compaction.complete', { summaryLength: summary.length })
   }
 
-  async #summarize(messages) {
+  async #summarize(messages, focus) {
     const { acpClient, compactionProvider, compactionPrompt = COMPACTION, serverName, agentId, signal } = this.options
-    const prompt = `${compactionPrompt}\n\n${serializeMessages(messages)}`
+    const task = focus ? `${compactionPrompt}\nWhat it is to keep above all: ${focus}` : compactionPrompt
+    const prompt = `${task}\n\n${serializeMessages(messages)}`
     if (compactionProvider !== undefined) return textOf(await compactionProvider.generate(prompt, { signal }))
     let summary = ''
     const pull = new Pull({ name: 'generateStream', who: 'the client' })

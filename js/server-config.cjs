@@ -18,7 +18,7 @@ const {
   string,
   text,
 } = require('./check.cjs')
-const { HOOK_TYPES } = require('./hooks.cjs')
+const { HOOK_TYPES, timeout: hookTimeout } = require('./hooks.cjs')
 const native = require('./load.cjs')
 const { modelList, nativeModel } = require('./models.cjs')
 const { permissionConfig } = require('./permissions.cjs')
@@ -210,7 +210,7 @@ const mcpServer = (value, path, issues) => {
     })
 }
 
-const hook = shape({ type: oneOf(...HOOK_TYPES), handler: fn })
+const hook = shape({ type: oneOf(...HOOK_TYPES), handler: fn, timeoutMs: hookTimeout })
 
 const memory = shape({
   enabled: boolean,

@@ -25,14 +25,18 @@ function composeHooks(config, registry) {
   const hooks = createHookSystem()
   const resolver = registry?.resolver
   if (resolver) {
-    hooks.register('tool.execute.before', async ({ request }) => {
+    const ask = async ({ request }) => {
       const allowed = await resolver.check(request, registry.tools.get(request.name)?.definition)
       return allowed === true ? undefined : { blocked: true, reason: `Permission denied for tool: "${request.name}"` }
-    })
+    }
+    // Who asks a person waits for as long as that one is given.
+    hooks.register('tool.execute.before', ask, { timeoutMs: 0 })
   }
-  for (const { type, handler } of config.hooks ?? []) hooks.register(type, handler)
+  for (const { type, handler, timeoutMs } of config.hooks ?? [])
+    hooks.register(type, handler, timeoutMs === undefined ? undefined : { timeoutMs })
   const more = registry?.options.hooks
-  if (more) for (const type of HOOK_TYPES) hooks.register(type, (context) => more.run(type, context))
+  // Its handlers have limits of their own.
+  if (more) for (const type of HOOK_TYPES) hooks.register(type, (context) => more.run(type, context), { timeoutMs: 0 })
   return hooks
 }
 
@@ -55,7 +59,8 @@ class State {
       return String(await askPerson(this.config.toolPermissions.onPermissionRequest, questionOf(input), warn))
     const notify = (text, level) => void call.notify(text, level)
     const show = (display) => void call.show(display)
-    return toJson(await this.hooks.run(operation.slice('hook:'.length), { ...input, ask: call.ask, notify, show }))
+    const answer = await this.hooks.run(operation.slice('hook:'.length), { ...input, ask: call.ask, notify, show })
+    return toJson(answer ?? null)
   }
 }
 

@@ -695,6 +695,7 @@ export const EVENT_TYPES = Object.freeze([
   'tool.call.error',
   'tool.timeout',
   'turn.complete',
+  'turn.continued',
   'permission.request',
   'permission.response',
   'permission.granted',

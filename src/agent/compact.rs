@@ -201,6 +201,11 @@ impl Turn {
         // A reply that its provider has paused goes on with the very messages that there are.
         let goes_on = self.pieces().next().is_some();
         let Some(cut) = cut(&self.input.messages, keep).filter(|_| !goes_on) else { return Ok(Compacted::Nothing) };
+        let focus = match self.hooked_focus((trigger, focus), cancel).await {
+            Ok(focus) => focus,
+            Err(held_back) => return Ok(held_back),
+        };
+        let focus = focus.as_deref();
         // Who reads the log prunes here too.
         self.input.messages.prune();
         let (count, chars) = (self.input.messages.len() as u64, self.input.messages.chars());

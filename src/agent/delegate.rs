@@ -44,6 +44,7 @@ impl Turn {
             }
             self.steer().await?;
             if self.rounds >= self.input.iterations_max {
+                self.goes_on(&Ended::IterationLimit, cancel).await?;
                 return Ok(Ended::IterationLimit);
             }
             let (ended, findings) = self.prompt_agent(cancel).await?;
@@ -51,8 +52,8 @@ impl Turn {
             if found {
                 self.input.messages.push(Message::User(findings));
             }
-            let waits = self.input.steering.waits() || !self.unsaid.is_empty();
-            if ended != Ended::Completed || !(waits || found) {
+            let more = found || self.input.steering.waits() || !self.unsaid.is_empty();
+            if (ended != Ended::Completed || !more) && !self.goes_on(&ended, cancel).await? {
                 return Ok(ended);
             }
         }

@@ -14,6 +14,7 @@ mod counted;
 mod delegate;
 mod fault;
 mod gate;
+mod going_on;
 mod originals;
 mod output;
 mod permit;

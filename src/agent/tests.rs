@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 mod acting;
 mod compact;
+mod hooked;
 mod rescue;
 
 use super::*;

@@ -101,6 +101,8 @@ pub struct Progress {
     pub rounds: u32,
     /// Tokens of them.
     pub usage: Usage,
+    /// How often hooks have made it go on.
+    pub continued: u32,
     /// What it has to do first. The calls stand in the last reply of the messages already.
     pub held: Held,
     /// What hooks found about the calls of that reply that have run.
@@ -160,13 +162,14 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         breaker: Arc::clone(&calls.breaker),
     });
     let (rounds, usage, begun) = (progress.rounds, progress.usage, progress.begun);
-    let Progress { held, findings, .. } = progress;
+    let Progress { held, findings, continued, .. } = progress;
     let mut turn = Turn {
         input,
         agent,
         calls,
         rounds,
         usage,
+        continued,
         held,
         findings,
         stop: None,
@@ -194,6 +197,7 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
             begun: true,
             rounds: turn.rounds,
             usage: turn.usage,
+            continued: turn.continued,
             held: turn.held,
             findings: turn.findings,
         },
@@ -208,6 +212,8 @@ pub(super) struct Turn {
     pub(super) calls: CallMemory,
     pub(super) rounds: u32,
     pub(super) usage: Usage,
+    /// How often hooks have made it go on.
+    pub(super) continued: u32,
     /// Calls of the last reply that have not begun.
     pub(super) held: Held,
     /// What hooks found about those that have run, while some are held.
@@ -265,9 +271,12 @@ impl Turn {
                 return Ok(ended);
             }
             if self.rounds >= self.input.iterations_max {
+                self.goes_on(&Ended::IterationLimit, cancel).await?;
                 return Ok(Ended::IterationLimit);
             }
-            if let Some(ended) = self.round(cancel).await? {
+            if let Some(ended) = self.round(cancel).await?
+                && !self.goes_on(&ended, cancel).await?
+            {
                 return Ok(ended);
             }
         }

@@ -7,7 +7,10 @@ use parking_lot::Mutex;
 
 use super::LoopBreaker;
 use crate::base::BoxFuture;
-use crate::hook::{Before, CallPoint, Hooks};
+use crate::hook::{
+    Before, BeforeCompaction, CallPoint, CompactionSaid, Hooks, Notification, Point, SessionEnd, SessionStart,
+    Submission, Submitted, TurnStopping,
+};
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 use crate::tool::Registry;
 
@@ -60,5 +63,33 @@ impl Hooks for Watched {
 
     fn compacting<'a>(&'a self, messages: &'a [Message], summary: String) -> BoxFuture<'a, String> {
         self.hooks.compacting(messages, summary)
+    }
+
+    fn attends(&self, point: Point) -> bool {
+        self.hooks.attends(point)
+    }
+
+    fn session_start(&self, start: SessionStart) -> BoxFuture<'_, Vec<String>> {
+        self.hooks.session_start(start)
+    }
+
+    fn session_end(&self, end: SessionEnd) -> BoxFuture<'_, ()> {
+        self.hooks.session_end(end)
+    }
+
+    fn prompt_submit(&self, prompt: Submitted) -> BoxFuture<'_, Submission> {
+        self.hooks.prompt_submit(prompt)
+    }
+
+    fn turn_stop(&self, stop: TurnStopping) -> BoxFuture<'_, Vec<String>> {
+        self.hooks.turn_stop(stop)
+    }
+
+    fn compact_before(&self, before: BeforeCompaction) -> BoxFuture<'_, CompactionSaid> {
+        self.hooks.compact_before(before)
+    }
+
+    fn notified(&self, notification: Notification) -> BoxFuture<'_, ()> {
+        self.hooks.notified(notification)
     }
 }

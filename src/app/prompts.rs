@@ -1,5 +1,6 @@
 //! Prompts: held against limits and against what there is, and given to their session.
 
+mod hooked;
 mod plan;
 mod skills;
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use super::{App, Caller, bodies};
 use crate::base::limit;
 use crate::protocol::{ApiError, Compact, OWN_AGENT, Prompt, PromptContent, PromptMode, SessionId, TurnTask, agent_of};
-use crate::session::{Accepted, NewPrompt, Receipt};
+use crate::session::{Accepted, NewPrompt, Receipt, Starting};
 
 pub use skills::Listing;
 
@@ -43,8 +44,12 @@ impl App {
             None => None,
         };
         let content = self.filled_in((caller, id), content, configure.as_ref()).await?;
+        let live = self.live(caller, id).await?;
+        let (content, starting) = self.hooked(&live, (content, mode)).await?;
         let prompt = NewPrompt { content, mode, configure, only, task: None, if_version, receipt };
-        self.live(caller, id).await?.prompt(prompt).await
+        let accepted = live.prompt(prompt).await?;
+        starting.into_iter().for_each(Starting::said);
+        Ok(accepted)
     }
 
     /// Has the conversation summed up, in a hidden turn that waits behind those before it: from then on the model is shown the

@@ -21,6 +21,7 @@ use crate::protocol::{
 };
 
 mod controls;
+mod hooked;
 mod questions;
 mod rebuilt;
 mod settings;

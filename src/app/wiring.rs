@@ -395,6 +395,10 @@ impl Workbench for Wardrobe {
         self.hold(settings, &workspace)
     }
 
+    fn hooks(&self) -> Arc<dyn Hooks> {
+        Arc::clone(&self.hooks)
+    }
+
     fn agents<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Arc<AgentCatalog>> {
         Box::pin(self.agent_catalog(directory))
     }

@@ -4,11 +4,13 @@ mod agents;
 mod context;
 mod definitions;
 mod foreign;
+mod hooks;
 
 pub use agents::*;
 pub use context::*;
 pub use definitions::*;
 pub use foreign::*;
+pub use hooks::*;
 
 mod compaction;
 

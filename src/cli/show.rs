@@ -105,6 +105,7 @@ fn told(body: &EventBody) -> Option<String> {
         EventBody::TurnQueued { position, .. } => format!("  waits behind {position} others"),
         EventBody::TurnPaused { reason, .. } => format!("  (paused) {}", short(reason, 200)),
         EventBody::TurnResumed { reason, .. } => format!("  (goes on) {}", short(reason, 200)),
+        EventBody::TurnContinued { texts } => format!("  (goes on: a hook says) {}", short(&texts.join(" "), 200)),
         EventBody::SessionCreated { .. }
         | EventBody::SessionConfigured(_)
         | EventBody::PermissionGranted(_)

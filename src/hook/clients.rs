@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Sampler;
+use super::{Sampler, Whose};
 use crate::base::BoxFuture;
 use crate::protocol::{ApiError, ClientQuestion, ClientReply, Display, NoticeLevel, SessionId, VerdictSource};
 
@@ -42,6 +42,11 @@ pub struct Notice {
 pub trait Clients: Send + Sync + 'static {
     /// Whose they are. None: nobody says.
     fn session(&self) -> Option<&SessionId> {
+        None
+    }
+
+    /// Whose turn it is. None: nobody says.
+    fn whose(&self) -> Option<Whose> {
         None
     }
 
@@ -122,6 +127,11 @@ impl Line {
     /// The session whose clients it leads to, if it leads to any.
     pub fn session(&self) -> Option<&SessionId> {
         self.clients.as_ref().and_then(|clients| clients.session())
+    }
+
+    /// Whose turn it is, if it leads to anybody.
+    pub fn whose(&self) -> Option<Whose> {
+        self.clients.as_ref().and_then(|clients| clients.whose())
     }
 
     /// What ends its questions.

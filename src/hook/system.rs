@@ -1,17 +1,21 @@
 //! Handlers at the hook points, and how their answers are put together (typescript-api.md §6).
 //!
 //! At each point they run in the order of registration, on the list as it was when the run began. A
-//! handler that answers nothing leaves the value as it is. One that fails or panics: before a tool it
-//! blocks the call, with the reason; elsewhere its answer is left out and a warning logged.
+//! handler that answers nothing leaves the value as it is. One that fails, panics or works too long: before a tool it
+//! blocks the call and before a prompt the prompt, with the reason; elsewhere its answer is left out and a warning logged.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::RwLock;
 
-use super::{Before, CallPoint, Hooks};
-use crate::base::BoxFuture;
+use super::{
+    Before, BeforeCompaction, CallPoint, CompactionSaid, Hooks, Notification, Point, SessionEnd, SessionStart,
+    Submission, Submitted, TurnStopping,
+};
+use crate::base::{BoxFuture, limit};
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 
 /// What a handler answers: nothing, a value, or why it failed.
@@ -36,14 +40,26 @@ pub enum Handler {
     TransformMessages(Handle<Vec<Message>, Vec<Message>>),
     /// `session.compacting`: another summary.
     Compacting(Handle2<Vec<Message>, String, String>),
+    /// `session.start`: texts for the model.
+    SessionStart(Handle<SessionStart, Vec<String>>),
+    /// `session.end`.
+    SessionEnd(Handle<SessionEnd, ()>),
+    /// `prompt.submit`: another text, more texts, or a block.
+    PromptSubmit(Handle<Submitted, Submission>),
+    /// `turn.stop`: texts with which the turn goes on.
+    TurnStop(Handle<TurnStopping, Vec<String>>),
+    /// `session.compact.before`: what the summary is to look at, or a block.
+    CompactBefore(Handle<BeforeCompaction, CompactionSaid>),
+    /// `notification`.
+    Notification(Handle<Notification, ()>),
 }
 
 /// Names one registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration(u64);
 
-/// The handlers of one point, with the numbers of their registrations.
-type List<H> = Vec<(u64, H)>;
+/// The handlers of one point, with the numbers of their registrations and how long they may work.
+type List<H> = Vec<((u64, Duration), H)>;
 
 #[derive(Clone, Default)]
 struct Lists {
@@ -53,6 +69,12 @@ struct Lists {
     transform_system: List<Handle<String, String>>,
     transform_messages: List<Handle<Vec<Message>, Vec<Message>>>,
     compacting: List<Handle2<Vec<Message>, String, String>>,
+    session_start: List<Handle<SessionStart, Vec<String>>>,
+    session_end: List<Handle<SessionEnd, ()>>,
+    prompt_submit: List<Handle<Submitted, Submission>>,
+    turn_stop: List<Handle<TurnStopping, Vec<String>>>,
+    compact_before: List<Handle<BeforeCompaction, CompactionSaid>>,
+    notification: List<Handle<Notification, ()>>,
     last: u64,
 }
 
@@ -69,27 +91,38 @@ impl std::fmt::Debug for HookSystem {
 }
 
 impl HookSystem {
-    /// Adds a handler behind those that are there.
+    /// Adds a handler behind those that are there. It may work for ten minutes.
     pub fn register(&self, handler: Handler) -> Registration {
+        self.register_within(handler, Duration::from_millis(limit::HOOK_HANDLER_TIMEOUT_MS))
+    }
+
+    /// The same with how long it may work.
+    pub fn register_within(&self, handler: Handler, most: Duration) -> Registration {
         let mut guard = self.lists.write();
         let lists = Arc::make_mut(&mut guard);
         lists.last += 1;
-        let number = lists.last;
+        let entry = (lists.last, most);
         match handler {
-            Handler::BeforeTool(handle) => lists.before_tool.push((number, handle)),
-            Handler::AfterTool(handle) => lists.after_tool.push((number, handle)),
-            Handler::ValidateResult(handle) => lists.validate_result.push((number, handle)),
-            Handler::TransformSystem(handle) => lists.transform_system.push((number, handle)),
-            Handler::TransformMessages(handle) => lists.transform_messages.push((number, handle)),
-            Handler::Compacting(handle) => lists.compacting.push((number, handle)),
+            Handler::BeforeTool(handle) => lists.before_tool.push((entry, handle)),
+            Handler::AfterTool(handle) => lists.after_tool.push((entry, handle)),
+            Handler::ValidateResult(handle) => lists.validate_result.push((entry, handle)),
+            Handler::TransformSystem(handle) => lists.transform_system.push((entry, handle)),
+            Handler::TransformMessages(handle) => lists.transform_messages.push((entry, handle)),
+            Handler::Compacting(handle) => lists.compacting.push((entry, handle)),
+            Handler::SessionStart(handle) => lists.session_start.push((entry, handle)),
+            Handler::SessionEnd(handle) => lists.session_end.push((entry, handle)),
+            Handler::PromptSubmit(handle) => lists.prompt_submit.push((entry, handle)),
+            Handler::TurnStop(handle) => lists.turn_stop.push((entry, handle)),
+            Handler::CompactBefore(handle) => lists.compact_before.push((entry, handle)),
+            Handler::Notification(handle) => lists.notification.push((entry, handle)),
         }
-        Registration(number)
+        Registration(entry.0)
     }
 
     /// Takes a handler out; one that runs now runs to its end. Harmless when it is gone already.
     pub fn unregister(&self, Registration(number): Registration) {
         fn without<H>(list: &mut List<H>, number: u64) {
-            list.retain(|(n, _)| *n != number);
+            list.retain(|((n, _), _)| *n != number);
         }
         let mut guard = self.lists.write();
         let lists = Arc::make_mut(&mut guard);
@@ -99,6 +132,12 @@ impl HookSystem {
         without(&mut lists.transform_system, number);
         without(&mut lists.transform_messages, number);
         without(&mut lists.compacting, number);
+        without(&mut lists.session_start, number);
+        without(&mut lists.session_end, number);
+        without(&mut lists.prompt_submit, number);
+        without(&mut lists.turn_stop, number);
+        without(&mut lists.compact_before, number);
+        without(&mut lists.notification, number);
     }
 
     fn now(&self) -> Arc<Lists> {
@@ -106,16 +145,30 @@ impl HookSystem {
     }
 }
 
-/// A handler's answer; a panic is a failure like any other.
-async fn answer_of<T>(start: impl FnOnce() -> Answer<T>) -> Result<Option<T>, String> {
+/// A handler's answer; a panic is a failure like any other, and so is too long a work.
+async fn answer_of<T>(most: Duration, start: impl FnOnce() -> Answer<T>) -> Result<Option<T>, String> {
     let work = AssertUnwindSafe(async { start().await });
-    work.catch_unwind().await.unwrap_or_else(|_| Err("the hook panicked".to_owned()))
+    let in_time = tokio::time::timeout(most, work.catch_unwind()).await;
+    let caught = in_time.map_err(|_| format!("the hook did not answer within {} ms", most.as_millis()))?;
+    caught.unwrap_or_else(|_| Err("the hook panicked".to_owned()))
+}
+
+/// The answers of handlers that all hear the same; those that failed are left out.
+async fn answers<A: Clone, T>(point: &str, list: &List<Handle<A, T>>, given: A) -> Vec<T> {
+    let mut all = Vec::new();
+    for ((_, most), handle) in list {
+        match answer_of(*most, || handle(given.clone())).await {
+            Ok(answer) => all.extend(answer),
+            Err(problem) => tracing::warn!(hook = point, problem, "a hook failed; its answer is left out"),
+        }
+    }
+    all
 }
 
 /// The answer, or what was there before it.
-async fn chained<T: Clone>(point: &str, value: T, start: impl FnOnce(T) -> Answer<T>) -> T {
+async fn chained<T: Clone>((point, most): (&str, Duration), value: T, start: impl FnOnce(T) -> Answer<T>) -> T {
     let given = value.clone();
-    match answer_of(|| start(given)).await {
+    match answer_of(most, || start(given)).await {
         Ok(answer) => answer.unwrap_or(value),
         Err(problem) => {
             tracing::warn!(hook = point, problem, "a hook failed; the value before it is kept");
@@ -137,9 +190,9 @@ impl Hooks for HookSystem {
     fn before_tool(&self, mut request: ToolCallRequest) -> BoxFuture<'_, Before> {
         let lists = self.now();
         Box::pin(async move {
-            for (_, handle) in &lists.before_tool {
+            for ((_, most), handle) in &lists.before_tool {
                 let given = request.clone();
-                match answer_of(|| handle(given)).await {
+                match answer_of(*most, || handle(given)).await {
                     Ok(None) => {}
                     Ok(Some(Before::Continue(changed))) => request = changed,
                     Ok(Some(Before::Blocked { reason })) => return Before::Blocked { reason },
@@ -160,8 +213,8 @@ impl Hooks for HookSystem {
     ) -> BoxFuture<'a, ToolCallResult> {
         let lists = self.now();
         Box::pin(async move {
-            for (_, handle) in &lists.after_tool {
-                result = chained("tool.execute.after", result, |result| handle(request.clone(), result)).await;
+            for ((_, most), handle) in &lists.after_tool {
+                result = chained(("tool.execute.after", *most), result, |result| handle(request.clone(), result)).await;
             }
             result
         })
@@ -175,8 +228,8 @@ impl Hooks for HookSystem {
         let lists = self.now();
         Box::pin(async move {
             let mut findings = Vec::new();
-            for (_, handle) in &lists.validate_result {
-                match answer_of(|| handle(request.clone(), result.clone())).await {
+            for ((_, most), handle) in &lists.validate_result {
+                match answer_of(*most, || handle(request.clone(), result.clone())).await {
                     Ok(found) => findings.extend(found.into_iter().flatten()),
                     Err(problem) => {
                         tracing::warn!(hook = "tool.result.validate", problem, "a hook failed; it found nothing");
@@ -190,8 +243,8 @@ impl Hooks for HookSystem {
     fn transform_system(&self, mut prompt: String) -> BoxFuture<'_, String> {
         let lists = self.now();
         Box::pin(async move {
-            for (_, handle) in &lists.transform_system {
-                prompt = chained("prompt.system.transform", prompt, |prompt| handle(prompt)).await;
+            for ((_, most), handle) in &lists.transform_system {
+                prompt = chained(("prompt.system.transform", *most), prompt, |prompt| handle(prompt)).await;
             }
             prompt
         })
@@ -204,8 +257,8 @@ impl Hooks for HookSystem {
     fn transform_messages(&self, mut messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
         let lists = self.now();
         Box::pin(async move {
-            for (_, handle) in &lists.transform_messages {
-                messages = chained("prompt.messages.transform", messages, |messages| handle(messages)).await;
+            for ((_, most), handle) in &lists.transform_messages {
+                messages = chained(("prompt.messages.transform", *most), messages, |messages| handle(messages)).await;
             }
             messages
         })
@@ -214,125 +267,92 @@ impl Hooks for HookSystem {
     fn compacting<'a>(&'a self, messages: &'a [Message], mut summary: String) -> BoxFuture<'a, String> {
         let lists = self.now();
         Box::pin(async move {
-            for (_, handle) in &lists.compacting {
-                summary = chained("session.compacting", summary, |summary| handle(messages.to_vec(), summary)).await;
+            for ((_, most), handle) in &lists.compacting {
+                summary =
+                    chained(("session.compacting", *most), summary, |summary| handle(messages.to_vec(), summary)).await;
             }
             summary
         })
     }
+
+    fn attends(&self, point: Point) -> bool {
+        let lists = self.lists.read();
+        match point {
+            Point::SessionStart => !lists.session_start.is_empty(),
+            Point::SessionEnd => !lists.session_end.is_empty(),
+            Point::PromptSubmit => !lists.prompt_submit.is_empty(),
+            Point::TurnStop => !lists.turn_stop.is_empty(),
+            Point::CompactBefore => !lists.compact_before.is_empty(),
+            Point::Notification => !lists.notification.is_empty(),
+        }
+    }
+
+    fn session_start(&self, start: SessionStart) -> BoxFuture<'_, Vec<String>> {
+        let lists = self.now();
+        Box::pin(async move { answers("session.start", &lists.session_start, start).await.concat() })
+    }
+
+    fn session_end(&self, end: SessionEnd) -> BoxFuture<'_, ()> {
+        let lists = self.now();
+        Box::pin(async move { drop(answers("session.end", &lists.session_end, end).await) })
+    }
+
+    fn prompt_submit(&self, mut submitted: Submitted) -> BoxFuture<'_, Submission> {
+        let lists = self.now();
+        Box::pin(async move {
+            let (mut changed, mut all) = (None, Vec::new());
+            for ((_, most), handle) in &lists.prompt_submit {
+                match answer_of(*most, || handle(submitted.clone())).await {
+                    Ok(None) => {}
+                    Ok(Some(Submission::Continue { prompt, context })) => {
+                        all.extend(context);
+                        if let Some(prompt) = prompt {
+                            submitted.put(prompt.clone());
+                            changed = Some(prompt);
+                        }
+                    }
+                    Ok(Some(blocked @ Submission::Blocked { .. })) => return blocked,
+                    Err(problem) => {
+                        tracing::warn!(hook = "prompt.submit", problem, "a hook failed; the prompt is blocked");
+                        return Submission::Blocked { reason: format!("a hook failed: {problem}") };
+                    }
+                }
+            }
+            Submission::Continue { prompt: changed, context: all }
+        })
+    }
+
+    fn turn_stop(&self, stop: TurnStopping) -> BoxFuture<'_, Vec<String>> {
+        let lists = self.now();
+        Box::pin(async move { answers("turn.stop", &lists.turn_stop, stop).await.concat() })
+    }
+
+    fn compact_before(&self, mut before: BeforeCompaction) -> BoxFuture<'_, CompactionSaid> {
+        let lists = self.now();
+        Box::pin(async move {
+            let mut changed = None;
+            for ((_, most), handle) in &lists.compact_before {
+                match answer_of(*most, || handle(before.clone())).await {
+                    Ok(Some(CompactionSaid::Continue { focus: Some(focus) })) => {
+                        before.focus = Some(focus.clone());
+                        changed = Some(focus);
+                    }
+                    Ok(None | Some(CompactionSaid::Continue { focus: None })) => {}
+                    Ok(Some(blocked @ CompactionSaid::Blocked { .. })) => return blocked,
+                    Err(problem) => {
+                        tracing::warn!(hook = "session.compact.before", problem, "a hook failed; it says nothing");
+                    }
+                }
+            }
+            CompactionSaid::Continue { focus: changed }
+        })
+    }
+
+    fn notified(&self, notification: Notification) -> BoxFuture<'_, ()> {
+        let lists = self.now();
+        Box::pin(async move { drop(answers("notification", &lists.notification, notification).await) })
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::Map;
-
-    use super::*;
-    use crate::protocol::Part;
-
-    fn request() -> ToolCallRequest {
-        ToolCallRequest { id: "c".into(), name: "t".into(), arguments: Map::new() }
-    }
-
-    fn result(output: &str) -> ToolCallResult {
-        ToolCallResult {
-            id: "c".into(),
-            name: "t".into(),
-            output: output.into(),
-            is_error: false,
-            duration_ms: None,
-            parts: Vec::new(),
-            details: None,
-        }
-    }
-
-    fn now<T: Send + 'static>(answer: Result<Option<T>, String>) -> Answer<T> {
-        Box::pin(std::future::ready(answer))
-    }
-
-    /// A handler before a tool: renames it, blocks it, says nothing, fails, or panics.
-    fn before(word: &'static str) -> Handler {
-        Handler::BeforeTool(Arc::new(move |request| match word {
-            "nothing" => now(Ok(None)),
-            "block" => now(Ok(Some(Before::Blocked { reason: "no".into() }))),
-            "fail" => now(Err("broken".into())),
-            "panic" => Box::pin(async { panic!("oh") }),
-            _ => {
-                let name = format!("{}{word}", request.name);
-                now(Ok(Some(Before::Continue(ToolCallRequest { name, ..request }))))
-            }
-        }))
-    }
-
-    #[tokio::test]
-    async fn before_a_tool() {
-        #[rustfmt::skip]
-        let table: &[(&[&str], Result<&str, &str>)] = &[
-            (&[], Ok("t")),
-            (&["a", "nothing", "b"], Ok("tab")),
-            (&["a", "block", "fail"], Err("no")),
-            (&["fail", "block"], Err("a hook failed: broken")),
-            (&["a", "panic", "b"], Err("a hook failed: the hook panicked")),
-        ];
-        for (words, want) in table {
-            let hooks = HookSystem::default();
-            for word in *words {
-                hooks.register(before(word));
-            }
-            let want = match want {
-                Ok(name) => Before::Continue(ToolCallRequest { name: (*name).into(), ..request() }),
-                Err(reason) => Before::Blocked { reason: (*reason).into() },
-            };
-            assert_eq!(hooks.before_tool(request()).await, want, "{words:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn chains_keep_the_value_of_before_a_failure() {
-        let hooks = HookSystem::default();
-        for word in ["a", "", "fail", "b"] {
-            let changed = move |text: String| match word {
-                "" => now(Ok(None)),
-                "fail" => now(Err("broken".into())),
-                _ => now(Ok(Some(text + word))),
-            };
-            hooks.register(Handler::TransformSystem(Arc::new(changed)));
-            hooks.register(Handler::Compacting(Arc::new(move |messages: Vec<Message>, summary| {
-                changed(format!("{summary}{}", messages.len()))
-            })));
-            hooks.register(Handler::AfterTool(Arc::new(move |_, r: ToolCallResult| match word {
-                "" => now(Ok(None)),
-                "fail" => now(Err("broken".into())),
-                _ => now(Ok(Some(result(&(r.output + word))))),
-            })));
-            hooks.register(Handler::ValidateResult(Arc::new(move |_, _| match word {
-                "" => now(Ok(None)),
-                "fail" => now(Err("broken".into())),
-                _ => now(Ok(Some(vec![word.to_owned(), "x".into()]))),
-            })));
-            hooks.register(Handler::TransformMessages(Arc::new(move |mut messages: Vec<Message>| match word {
-                "" => now(Ok(None)),
-                "fail" => now(Err("broken".into())),
-                _ => {
-                    messages.push(Message::User(vec![Part::Text { text: word.into() }]));
-                    now(Ok(Some(messages)))
-                }
-            })));
-        }
-        assert_eq!(hooks.transform_system("s".into()).await, "sab");
-        assert_eq!(hooks.compacting(&[], "s".into()).await, "s0a0b");
-        assert_eq!(hooks.after_tool(&request(), result("o")).await.output, "oab");
-        assert_eq!(hooks.validate_result(&request(), &result("o")).await, ["a", "x", "b", "x"]);
-        assert_eq!(hooks.transform_messages(Vec::new()).await.len(), 2);
-    }
-
-    #[tokio::test]
-    async fn what_is_unregistered_runs_no_more() {
-        let hooks = HookSystem::default();
-        let first = hooks.register(before("a"));
-        hooks.register(before("b"));
-        hooks.unregister(first);
-        hooks.unregister(first);
-        let want = Before::Continue(ToolCallRequest { name: "tb".into(), ..request() });
-        assert_eq!(hooks.before_tool(request()).await, want);
-    }
-}
+mod tests;

@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::bridge::{Bridge, CallFailure};
 use super::error::to_json;
 use crate::base::BoxFuture;
-use crate::hook::{Before, CallPoint, Hooks, Line};
+use crate::hook::{
+    Before, BeforeCompaction, CallPoint, CompactionSaid, Hooks, Line, Notification, Point as Around, SessionEnd,
+    SessionStart, Submission, Submitted, TurnStopping,
+};
 use crate::protocol::{Message, Part, ToolCallRequest, ToolCallResult};
 
 /// The hook points, in the order of their bits in the mask.
@@ -23,6 +26,25 @@ enum Point {
     System,
     Messages,
     Compacting,
+    SessionStart,
+    SessionEnd,
+    PromptSubmit,
+    TurnStop,
+    CompactBefore,
+    Notification,
+}
+
+impl From<Around> for Point {
+    fn from(point: Around) -> Self {
+        match point {
+            Around::SessionStart => Self::SessionStart,
+            Around::SessionEnd => Self::SessionEnd,
+            Around::PromptSubmit => Self::PromptSubmit,
+            Around::TurnStop => Self::TurnStop,
+            Around::CompactBefore => Self::CompactBefore,
+            Around::Notification => Self::Notification,
+        }
+    }
 }
 
 impl Point {
@@ -38,6 +60,12 @@ impl Point {
             Self::System => "hook:prompt.system.transform",
             Self::Messages => "hook:prompt.messages.transform",
             Self::Compacting => "hook:session.compacting",
+            Self::SessionStart => "hook:session.start",
+            Self::SessionEnd => "hook:session.end",
+            Self::PromptSubmit => "hook:prompt.submit",
+            Self::TurnStop => "hook:turn.stop",
+            Self::CompactBefore => "hook:session.compact.before",
+            Self::Notification => "hook:notification",
         }
     }
 }
@@ -90,9 +118,8 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> Option<T> {
 }
 
 fn read_before(value: Value) -> Before {
-    if value.get("blocked") == Some(&Value::Bool(true)) {
-        let reason = value.get("reason").and_then(Value::as_str).unwrap_or("a hook blocked this call");
-        return Before::Blocked { reason: reason.to_owned() };
+    if let Some(reason) = block(&value) {
+        return Before::Blocked { reason };
     }
     match serde_json::from_value(value) {
         Ok(request) => Before::Continue(request),
@@ -182,6 +209,74 @@ impl Hooks for JsHooks {
             let context = json!({ "messages": shown, "summary": &summary });
             self.change(Point::Compacting, context, read).await.unwrap_or(summary)
         })
+    }
+
+    fn attends(&self, point: Around) -> bool {
+        self.has(point.into())
+    }
+
+    fn session_start(&self, start: SessionStart) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async move { self.change(Point::SessionStart, json!(start), read).await.unwrap_or_default() })
+    }
+
+    fn session_end(&self, end: SessionEnd) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.change(Point::SessionEnd, json!(end), |_| Some(())).await.unwrap_or_default() })
+    }
+
+    fn prompt_submit(&self, submitted: Submitted) -> BoxFuture<'_, Submission> {
+        Box::pin(async move {
+            match self.ask(Point::PromptSubmit, json!(submitted)).await {
+                Ok(value) => read_submission(value, &submitted.prompt),
+                Err(reason) => Submission::Blocked { reason },
+            }
+        })
+    }
+
+    fn turn_stop(&self, stop: TurnStopping) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async move { self.change(Point::TurnStop, json!(stop), read).await.unwrap_or_default() })
+    }
+
+    fn compact_before(&self, before: BeforeCompaction) -> BoxFuture<'_, CompactionSaid> {
+        Box::pin(async move {
+            let said = self.change(Point::CompactBefore, json!(before), |value| Some(read_focus(value))).await;
+            said.unwrap_or(CompactionSaid::Continue { focus: None })
+        })
+    }
+
+    fn notified(&self, notification: Notification) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.change(Point::Notification, json!(notification), |_| Some(())).await.unwrap_or_default();
+        })
+    }
+}
+
+/// The reason of a block. None: it is none.
+fn block(value: &Value) -> Option<String> {
+    let blocked = value.get("blocked") == Some(&Value::Bool(true));
+    let reason = value.get("reason").and_then(Value::as_str).unwrap_or("a hook blocked it");
+    blocked.then(|| reason.to_owned())
+}
+
+/// What hooks make of a prompt. What is none of it blocks.
+fn read_submission(value: Value, before: &str) -> Submission {
+    if let Some(reason) = block(&value) {
+        return Submission::Blocked { reason };
+    }
+    let Value::Object(mut fields) = value else {
+        return Submission::Blocked { reason: "the hook returned something else than a prompt".to_owned() };
+    };
+    let prompt = text_field(&mut fields, "prompt").filter(|prompt| prompt != before);
+    match fields.remove("context").map_or(Some(Vec::new()), read) {
+        Some(context) => Submission::Continue { prompt, context },
+        None => Submission::Blocked { reason: "the hook returned a `context` that is no list of texts".to_owned() },
+    }
+}
+
+fn read_focus(value: Value) -> CompactionSaid {
+    match (block(&value), value) {
+        (Some(reason), _) => CompactionSaid::Blocked { reason },
+        (None, Value::Object(mut fields)) => CompactionSaid::Continue { focus: text_field(&mut fields, "focus") },
+        (None, _) => CompactionSaid::Continue { focus: None },
     }
 }
 
@@ -299,5 +394,30 @@ mod tests {
         assert!(matches!(read_before(request), Before::Continue(r) if r.name == "n"));
         assert_eq!(read_before(json!({"blocked": true, "reason": "no"})), Before::Blocked { reason: "no".into() });
         assert!(matches!(read_before(json!(17)), Before::Blocked { .. }));
+    }
+
+    #[test]
+    fn an_answer_to_a_prompt_is_a_prompt_or_a_block_or_else_a_block() {
+        let goes_on = |prompt: Option<&str>, context: &[&str]| Submission::Continue {
+            prompt: prompt.map(str::to_owned),
+            context: context.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        #[rustfmt::skip]
+        let table = [
+            (json!({ "prompt": "p" }), Some(goes_on(None, &[]))),
+            (json!({ "prompt": "q", "context": ["c"] }), Some(goes_on(Some("q"), &["c"]))),
+            (json!({}), Some(goes_on(None, &[]))),
+            (json!({ "blocked": true, "reason": "no" }), Some(Submission::Blocked { reason: "no".into() })),
+            (json!({ "context": "c" }), None), (json!("q"), None), (json!(null), None),
+        ];
+        for (value, want) in table {
+            let said = read_submission(value.clone(), "p");
+            match want {
+                Some(want) => assert_eq!(said, want, "{value}"),
+                None => assert!(matches!(said, Submission::Blocked { .. }), "{value}"),
+            }
+        }
+        assert_eq!(read_focus(json!({ "focus": "f" })), CompactionSaid::Continue { focus: Some("f".into()) });
+        assert_eq!(read_focus(json!(1)), CompactionSaid::Continue { focus: None });
     }
 }

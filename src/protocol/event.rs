@@ -320,6 +320,12 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
+    /// The turn would have ended, and goes on with these texts: hooks say that it is not done.
+    #[serde(rename = "turn.continued")]
+    TurnContinued {
+        /// What the model is told.
+        texts: Vec<String>,
+    },
     /// A question to the client that blocks a call.
     #[serde(rename = "permission.request")]
     PermissionRequest {
@@ -576,6 +582,7 @@ mod tests {
             json!({"type": "tool.call.error", "payload": {"callId": "c", "name": "n", "error": error}}),
             json!({"type": "tool.timeout", "payload": {"name": "n", "timeoutMs": 5}}),
             json!({"type": "turn.complete", "payload": {"turn": 1, "type": "tool_use", "usage": usage}}),
+            json!({"type": "turn.continued", "payload": {"texts": ["t", "u"]}}),
             json!({"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow", "allow_always", "deny"], "deadline": 9}}),
             json!({"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": false, "by": "no-client", "reason": "r"}}),
             json!({"type": "permission.granted", "payload": {"grantId": "grant_1", "requestId": "req_1", "toolName": "n", "createdAt": 1}}),

@@ -11,6 +11,7 @@
 //! - `ends`: how a turn ended
 //! - `asks`: questions to the client
 //! - `children`: sessions that it has started, and what comes of them
+//! - `news`: what hooks hear of
 //! - `orders`: what it is told
 //! - `shown`: the session as others see it
 //! - `undo`: what turns did to files is undone and redone
@@ -21,6 +22,7 @@ mod begins;
 mod children;
 mod controls;
 mod ends;
+mod news;
 mod orders;
 mod settings;
 mod shown;
@@ -55,6 +57,7 @@ use super::{Terms, Workbench, store_failure};
 use crate::agent::Progress;
 use crate::base::clock;
 use crate::base::trace::Origin;
+use crate::hook::EndReason;
 use crate::protocol::{ApiError, SessionId, TurnId, TurnRecord, TurnStatus};
 use crate::store::{SessionRow, TurnRow, Write};
 use crate::tool::Scope;
@@ -209,6 +212,7 @@ impl Actor {
                 () = tokio::time::sleep_until(retry_at), if retry.is_some() => self.try_again().await,
                 () = tokio::time::sleep(idle), if self.is_idle() => {
                     if self.mail.is_empty() && self.shelf.evict(&self.live, &self.scope) {
+                        self.live.started.end(&self.shelf.herald, EndReason::Idle);
                         return;
                     }
                 }
@@ -342,6 +346,7 @@ impl Actor {
             // Who waits for a turn of it hears that it is gone before the readers' end tells of a stop.
             self.waiters.clear();
             self.live.over.cancel();
+            self.live.started.end(&self.shelf.herald, EndReason::Deleted);
             self.shelf.scopes.end(&self.row.id, &self.scope).await;
             self.scope.share().end().await;
             self.forget_changes().await;
@@ -359,7 +364,8 @@ impl Running {
     /// A turn that was paused before the session was woken.
     fn paused(live: &Arc<Live>, (row, tally): (TurnRow, Tally)) -> Self {
         let held = row.held.clone().unwrap_or_default();
-        let progress = Progress { begun: true, rounds: tally.rounds, usage: tally.usage, held, findings: Vec::new() };
+        let (rounds, usage, continued) = (tally.rounds, tally.usage, tally.continued);
+        let progress = Progress { begun: true, rounds, usage, continued, held, findings: Vec::new() };
         Self {
             phase: Phase::Paused,
             carries: false,

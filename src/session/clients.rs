@@ -4,6 +4,7 @@
 //! and each `client.request` ends in exactly one `client.response`. Notices and what is
 //! shown go into the log and no further.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::live::Live;
 use super::runner::TurnSink;
 use crate::agent::Sink as _;
 use crate::base::{BoxFuture, clock, limit};
-use crate::hook::{Asked, Clients, Notice};
+use crate::hook::{Asked, Clients, Notice, Whose};
 use crate::protocol::{ClientReply, Display, EventBody, NoticeLevel, SessionId, TurnId, VerdictSource};
 
 /// The clients of a session, for the time of one turn.
@@ -27,6 +28,8 @@ pub(super) struct SessionClients {
     pub(super) root: Option<Arc<Live>>,
     pub(super) terms: Arc<Terms>,
     pub(super) turn: TurnId,
+    /// Where the session works.
+    pub(super) directory: PathBuf,
     pub(super) sink: Arc<TurnSink>,
     /// Fires when the turn is aborted.
     pub(super) cancel: CancellationToken,
@@ -37,6 +40,15 @@ pub(super) struct SessionClients {
 impl Clients for SessionClients {
     fn session(&self) -> Option<&SessionId> {
         Some(&self.live.id)
+    }
+
+    fn whose(&self) -> Option<Whose> {
+        Some(Whose {
+            session_id: self.live.id.clone(),
+            root_session_id: self.root.as_ref().map(|root| root.id.clone()),
+            turn_id: Some(self.turn.clone()),
+            working_directory: self.directory.clone(),
+        })
     }
 
     fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply> {

@@ -1,7 +1,7 @@
 //! The history as a view of the log: items for readers, messages for the model.
 //!
 //! Pure: events in, views out. The log is the truth, so nothing here is stored:
-//! `session.prompt` and `session.steer` are what the user said, `stream.complete` what the model
+//! `session.prompt` and `session.steer` are what the user said, `turn.continued` what hooks said at the end of a turn, `stream.complete` what the model
 //! said, `tool.call.start` and `tool.call.end` its calls, what came of them and what hooks found in that.
 //! `compaction.complete` puts a summary in the place of what the model is no longer shown; readers see all of it.
 //! Deltas are previews and are passed over.
@@ -28,6 +28,7 @@ pub fn is_item(kind: &str) -> bool {
         kind,
         "session.prompt"
             | "session.steer"
+            | "turn.continued"
             | "stream.complete"
             | "tool.call.start"
             | "tool.call.end"
@@ -55,6 +56,7 @@ fn item_body(body: EventBody) -> Option<ItemBody> {
         EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
             Some(ItemBody::Message { role: Role::User, content: content(prompt, parts) })
         }
+        EventBody::TurnContinued { texts } => Some(ItemBody::Message { role: Role::User, content: text_parts(texts) }),
         EventBody::StreamComplete { text, .. } if text.is_empty() => None,
         EventBody::StreamComplete { text, .. } => {
             Some(ItemBody::Message { role: Role::Assistant, content: vec![Part::Text { text }] })
@@ -69,6 +71,10 @@ fn item_body(body: EventBody) -> Option<ItemBody> {
 
 fn content(prompt: String, parts: Option<Vec<Part>>) -> Vec<Part> {
     parts.unwrap_or_else(|| vec![Part::Text { text: prompt }])
+}
+
+fn text_parts(texts: Vec<String>) -> Vec<Part> {
+    texts.into_iter().map(|text| Part::Text { text }).collect()
 }
 
 /// What a turn starts from.
@@ -168,6 +174,10 @@ impl Rebuild {
             EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
                 self.close_round();
                 self.messages.push(Message::User(content(prompt, parts)));
+            }
+            EventBody::TurnContinued { texts } => {
+                self.close_round();
+                self.messages.push(Message::User(text_parts(texts)));
             }
             EventBody::SessionForked { parent_session_id, at, .. } => {
                 self.close_turn();

@@ -351,6 +351,7 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::SessionError { .. }
         | EventBody::SessionConfigured(_)
         | EventBody::TurnQueued { .. }
+        | EventBody::TurnContinued { .. }
         | EventBody::TurnControl { .. }
         | EventBody::TurnPaused { .. }
         | EventBody::TurnResumed { .. }

@@ -17,9 +17,11 @@ use super::children::Brood;
 use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
 use super::snapshot::Stand;
+use super::started::{Started, Starting};
 use super::store_failure;
 use crate::base::trace::Origin;
 use crate::bus::{Batch, Next, Tails, Topic};
+use crate::hook::{Hooks, SessionStart};
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
@@ -66,6 +68,8 @@ pub struct Live {
     pub(super) owes: AtomicBool,
     /// What is known of sessions under it.
     pub(super) brood: Brood,
+    /// Whether hooks have heard that it starts.
+    pub(super) started: Started,
     presence: watch::Sender<Presence>,
     streams: AtomicUsize,
     /// What it does, and how many turns wait and questions are open: what the actor last said.
@@ -93,8 +97,8 @@ impl Live {
         let presence = watch::Sender::new(Presence { clients: here, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
         let (doing, weight) = (Mutex::default(), AtomicUsize::new(0));
-        let brood = Brood::default();
-        Self { id, client, journal, topic, store, mail, over, owes, brood, presence, streams, doing, weight }
+        let (brood, started) = (Brood::default(), Started::default());
+        Self { id, client, journal, topic, store, mail, over, owes, brood, started, presence, streams, doing, weight }
     }
 
     /// What it does, and how many turns wait.
@@ -146,6 +150,11 @@ impl Live {
     /// Whose it is; None: everyone's without a client id.
     pub fn client(&self) -> Option<&ClientId> {
         self.client.as_ref()
+    }
+
+    /// Tells hooks that it starts, unless they were told. None: they have nothing more to say to it.
+    pub async fn start(&self, hooks: &dyn Hooks, start: impl FnOnce() -> SessionStart) -> Option<Starting<'_>> {
+        self.started.begin(hooks, start).await
     }
 
     async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, ApiError> {

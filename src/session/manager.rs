@@ -27,6 +27,7 @@ use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::bus::Tails;
 use crate::config::Limits;
+use crate::hook::{EndReason, Herald};
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
     ApiError, ClientId, ErrorCode, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation, SessionId,
@@ -59,6 +60,8 @@ pub(super) struct Shelf {
     pub(super) trees: tokio::sync::Mutex<()>,
     /// Room for turns of sessions under others.
     pub(super) lanes: Arc<Lanes>,
+    /// Tells hooks what happens around sessions.
+    pub(super) herald: Herald,
     running: watch::Sender<usize>,
 }
 
@@ -175,9 +178,11 @@ impl Manager {
 
     /// The same, with the rest after which a session leaves memory.
     pub fn with_idle(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, (terms, idle): (Terms, Duration)) -> Self {
+        let herald = Herald::new(bench.hooks());
         let shelf = Shelf {
             store,
             bench,
+            herald,
             terms: Arc::new(terms),
             idle,
             closing: AtomicBool::new(false),
@@ -366,7 +371,9 @@ impl Manager {
                 unsaved.push(live.id.to_string());
             }
             live.over.cancel();
+            live.started.end(&self.shelf.herald, EndReason::Shutdown);
         }
+        self.shelf.herald.finish(Duration::from_millis(limit::HOOK_END_WAIT_MS)).await;
         self.shelf.scopes.end_all().await;
         self.shelf.estate.end().await;
         if unsaved.is_empty() {

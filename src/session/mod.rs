@@ -34,6 +34,7 @@ mod runner;
 mod scopes;
 mod settings;
 mod snapshot;
+mod started;
 mod tally;
 mod titling;
 mod traced;
@@ -52,7 +53,7 @@ use crate::base::metrics::meters::Meters;
 use crate::base::trace::Tracer;
 use crate::base::workspace::Workspace;
 use crate::config::{AgentCatalog, Limits, McpServer};
-use crate::hook::Hooks;
+use crate::hook::{Hooks, NoHooks};
 use crate::host::{Grounds, Recording};
 use crate::model::{Model, Models};
 use crate::protocol::{AgentDefinition, ApiError, ErrorBody, ErrorCode, InteractionMode, SessionId};
@@ -77,6 +78,7 @@ pub use receipt::Receipt;
 pub use recorded::{disown, disown_all};
 pub use settings::{SERVERS_FALLBACKS, ToolEntry, configure};
 pub use snapshot::items_back;
+pub use started::Starting;
 pub use views::Views;
 
 /// What a turn works with.
@@ -116,6 +118,11 @@ pub trait Workbench: Send + Sync + 'static {
         session: &'a SessionId,
         settings: &'a SessionSettings,
     ) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
+
+    /// Who hears of what happens around sessions.
+    fn hooks(&self) -> Arc<dyn Hooks> {
+        Arc::new(NoHooks)
+    }
 
     /// Whether the session may work where it does: roots may be others than when it was made, and a link may lie there now.
     ///

@@ -108,6 +108,7 @@ impl Remains {
             | EventBody::TurnPaused { .. }
             | EventBody::TurnResumed { .. }
             | EventBody::TurnComplete { .. }
+            | EventBody::TurnContinued { .. }
             | EventBody::LoopDoomLoop { .. }
             | EventBody::AgentSession { .. }
             | EventBody::AgentPlan(_)

@@ -294,6 +294,7 @@ fn clients(job: &Job, notices: Vec<String>) -> SessionClients {
         root: job.gate.root.clone(),
         terms: Arc::clone(&job.terms),
         turn: job.turn.clone(),
+        directory: job.settings.working_directory.clone(),
         sink: Arc::clone(&job.sink),
         cancel: job.cancel.clone(),
         notices: AtomicUsize::new(0),

@@ -13,6 +13,8 @@ pub(super) struct Tally {
     pub(super) messages: u64,
     /// Messages that have reached the turn while it ran.
     pub(super) steers: u32,
+    /// How often hooks have made the turn go on.
+    pub(super) continued: u32,
     /// The model's reply has begun with no text: its first call makes it a message.
     silent_reply: bool,
 }
@@ -21,6 +23,12 @@ impl Tally {
     /// Of a turn whose opening is written down already: a message, unless it does something else than to answer one.
     pub(super) fn after_opening(task: Option<&TurnTask>) -> Self {
         Self { messages: u64::from(task.is_none()), ..Self::default() }
+    }
+
+    /// Hooks have made the turn go on, with a message.
+    fn went_on(&mut self) {
+        self.messages += 1;
+        self.continued += 1;
     }
 
     /// Takes the next event.
@@ -32,6 +40,7 @@ impl Tally {
                 self.messages += 1;
                 self.steers += 1;
             }
+            EventBody::TurnContinued { .. } => self.went_on(),
             EventBody::StreamStart {} => self.rounds += 1,
             EventBody::StreamComplete { text, .. } => {
                 self.silent_reply = text.trim().is_empty();

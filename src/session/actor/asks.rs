@@ -63,6 +63,7 @@ impl Actor {
         if matches!(fits, Fits::Permission { .. }) {
             self.terms.meters.asked.count();
         }
+        self.tell_question(&turn, &event);
         let told = self.row.lineage.is_some().then(|| event.clone());
         self.asks.add(Open { request_id: request_id.clone(), event, fits, reply });
         let _ = named.send((request_id, told));

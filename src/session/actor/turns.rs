@@ -276,6 +276,7 @@ impl Actor {
         }
         count_end(&self.terms.meters, &record);
         running_sink.end_trace(record.status);
+        self.tell_end(&record);
         running.waiting.over(&record);
         self.last = Some((record.turn_id, record.status));
         self.next_turn().await;
