@@ -1692,6 +1692,10 @@ export interface EventPayloads {
     readonly sessionId: string
     readonly response: { readonly type: string; readonly payload: Readonly<Record<string, unknown>> }
   }
+  /** Four fifths of a limit are spent. */
+  'budget.warning': BudgetNotice
+  /** A limit is reached: the turn ends, with the stop reason `budget`. */
+  'budget.exceeded': BudgetNotice
   /** Something was remembered. */
   'memory.add': { readonly id: string; readonly contentLength: number }
   /** Memory was searched; `degraded` says why words alone decided although an embedding model is set. */
@@ -2797,6 +2801,15 @@ export interface SimseServerLimits {
   readonly mcpToldBytes?: number
   /** Commands of one client in a minute, controls counted apart; default 60,000, 0: no limit. */
   readonly commandsPerMinute?: number
+  /**
+   * What each session may spend with the sessions under it: whatever a session's own `budget` says, never more. Default: as
+   * much as it likes.
+   */
+  readonly sessionBudget?: Budget
+  /** What each client may spend in `budgetWindowMs`. Default: as much as it likes. */
+  readonly clientBudget?: Budget
+  /** The span of time of `clientBudget`; spans begin at multiples of it since 1970. Default 86,400,000 ms: a day of UTC. */
+  readonly budgetWindowMs?: number
   /** Largest request body; default 10,000,000 bytes. */
   readonly bodyBytes?: number
   /** Open connections; default 10,000. */
@@ -2805,6 +2818,40 @@ export interface SimseServerLimits {
   readonly heartbeatMs?: number
   /** How long `stop()` lets turns finish before it aborts them; default 8,000 ms. */
   readonly shutdownGraceMs?: number
+}
+
+/** What may be spent, all together; what is not named has no limit. */
+export interface Budget {
+  /** Tokens, sent and received. A request that has begun ends, so this can be passed by what one request takes. */
+  readonly tokens?: number
+  /** What they cost, in US dollars, where the prices of the models are known. */
+  readonly costUsd?: number
+  /** How long turns run; those that run side by side count each. What runs when it is over is cut off. */
+  readonly timeMs?: number
+  /** Turns that answer prompts. */
+  readonly turns?: number
+  /** Calls of tools. */
+  readonly toolCalls?: number
+}
+
+/** A budget, and what is spent of it. */
+export interface BudgetState {
+  /** A session's, with all that stand under it, or a client's. */
+  readonly scope: 'session' | 'client'
+  /** The session, where it is one's. */
+  readonly sessionId?: string
+  /** What may be spent. */
+  readonly limits: Budget
+  /** What was. */
+  readonly spent: Budget
+  /** When it begins anew, in milliseconds since 1970. */
+  readonly resetsAt?: number
+}
+
+/** A budget of which something is gone, or nearly. */
+export interface BudgetNotice extends BudgetState {
+  /** What is. */
+  readonly kind: keyof Budget
 }
 
 /** The wire that a model is spoken to over. */

@@ -81,9 +81,9 @@ const proving = (fetch) => async (url, init) =>
   url.includes('/proof/') ? Response.json({ proof: proofOf(url) }) : await fetch(url, init)
 
 /** A data directory that says that a server is at `url`. */
-function dataAt(path, url, token) {
+function dataAt(path, url, token, pid = 1) {
   mkdirSync(path, { recursive: true })
-  writeFileSync(join(path, 'server.json'), JSON.stringify({ url, port: 1, pid: 1, version: '0', key: KEY }))
+  writeFileSync(join(path, 'server.json'), JSON.stringify({ url, port: 1, pid, version: '0', key: KEY }))
   if (token) writeFileSync(join(path, 'token'), `${token}\n`, { mode: 0o600 })
 }
 
@@ -256,6 +256,27 @@ test('who cannot show that it is the server of the data directory is sent nothin
   await refusedWith(assert, 'TIMEOUT', client.tools())
   toldNothing(heard, 'of-the-owner')
   close()
+})
+
+test('a server that was just started on the port of the old one is waited for', { timeout: 60_000 }, async () => {
+  const directory = join(room, 'anew')
+  let asked = 0
+  const { port, close } = await stranger(0, (response, url) => {
+    response.setHeader('content-type', 'application/json')
+    if (!url.startsWith('/proof/')) return response.end('{"tools":[]}')
+    asked++
+    // The file is still that of the old one when this is asked first, and not much longer.
+    if (asked === 1) setTimeout(() => dataAt(directory, `http://127.0.0.1:${port}`, 'of-the-new', 2), 100)
+    response.end(JSON.stringify({ proof: asked === 1 ? 'of another key' : proofOf(url) }))
+  })
+  try {
+    dataAt(directory, `http://127.0.0.1:${port}`, 'of-the-old')
+    const client = createSimseClient({ dataDirectory: directory })
+    assert.deepEqual(await client.tools(), { tools: [] })
+    assert.equal(asked, 2)
+  } finally {
+    close()
+  }
 })
 
 test('what takes the port of a server that was killed is sent nothing', { timeout: 60_000 }, async () => {

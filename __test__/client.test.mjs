@@ -166,6 +166,11 @@ async function underAnother({ sessions, runs }) {
     children.map(({ sessionId, lineage }) => [sessionId, lineage.path]),
     [['under', ['fork']]],
   )
+  const { budgets } = await sessions.budget('under')
+  assert.deepEqual(
+    budgets.map(({ scope, sessionId, limits }) => [scope, sessionId, limits]),
+    [['session', 'under', {}]],
+  )
   const all = await gathered(runs.list({ sessionId: 's' }))
   const { runId } = all.at(-1)
   assert.equal((await runs.get(runId)).runId, runId)

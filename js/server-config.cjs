@@ -237,13 +237,23 @@ const named = (check) => (value, path, issues) => {
 }
 
 const LIMITS = 'limits.'
-const limits = shape(
-  Object.fromEntries(
+/** What may be spent. */
+const budget = shape({
+  tokens: optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  costUsd: optional(number(Number.MIN_VALUE, Number.MAX_VALUE)),
+  timeMs: optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  turns: optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  toolCalls: optional(integer(1, Number.MAX_SAFE_INTEGER)),
+})
+const limits = shape({
+  ...Object.fromEntries(
     Object.keys(BOUNDS)
       .filter((path) => path.startsWith(LIMITS))
       .map((path) => [path.slice(LIMITS.length), within(path)]),
   ),
-)
+  sessionBudget: optional(budget),
+  clientBudget: optional(budget),
+})
 
 const configShape = shape({
   port: within('port'),

@@ -163,6 +163,7 @@ fn row(name: &str, version: u64) -> SessionRow {
         created_at: 1,
         updated_at: 1,
         message_count: 0,
+        spent: Default::default(),
         usage: Usage::default(),
         settings: SessionSettings {
             working_directory: "/w".into(),
@@ -177,6 +178,7 @@ fn row(name: &str, version: u64) -> SessionRow {
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
             model_fallbacks: None,
+            budget: None,
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

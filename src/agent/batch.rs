@@ -17,7 +17,7 @@ use crate::protocol::{ErrorBody, HeldCall, ToolCallRequest, ToolCategory};
 const CALLS_PER_BREATH: usize = 256;
 
 /// How many calls run at once, at most, and whether a further one may begin: asked before each; once no, always no.
-pub(super) type Terms<'a> = (usize, &'a (dyn Fn() -> bool + Sync));
+pub(super) type Terms<'a> = (usize, &'a (dyn Fn(&HeldCall) -> bool + Sync));
 
 /// Runs calls, at most `concurrency_max` at once (at least 1), a writer by itself. Results in input order, one for each
 /// call.
@@ -43,7 +43,7 @@ pub async fn run_each(
     take: impl FnMut(CallOutcome) + Send,
 ) {
     let planned = requests.into_iter().map(|request| HeldCall { request, refusal: None });
-    run_in_order(environment, planned, (concurrency_max, &|| true), cancel, take).await;
+    run_in_order(environment, planned, (concurrency_max, &|_| true), cancel, take).await;
 }
 
 /// The same for calls some of which are not to run. They start in their order, these too. Gives back what came of those
@@ -79,7 +79,7 @@ async fn run_in_order(
         {
             ended.put(at, outcome);
         }
-        if !may_begin() {
+        if !may_begin(&call) {
             held.push(call);
             break;
         }

@@ -111,7 +111,10 @@ pub(super) async fn answer_calls(
     cancel: &CancellationToken,
 ) -> (Vec<CallOutcome>, Vec<HeldCall>) {
     // An abort ends each call by itself.
-    let may_begin = || steering.wish() == Wish::GoOn || cancel.is_cancelled();
+    let may_begin = |call: &HeldCall| {
+        let may = if call.refusal.is_some() { steering.wish() == Wish::GoOn } else { steering.may_call() };
+        may || cancel.is_cancelled()
+    };
     let terms: Terms<'_> = (limit::CONCURRENT_CALLS_MAX, &may_begin);
     let (mut outcomes, mut held) = run_planned(environment, calls, terms, cancel).await;
     let why = match steering.wish() {

@@ -19,8 +19,8 @@ use super::turn::Turn;
 use super::{Ended, Sink, SinkError, Wish};
 use crate::base::{BoxFuture, limit};
 use crate::context::{
-    Cut, Keep, conversation_chars, conversation_tokens, cut, heard_of, looks_like_summary, shorten_to, tidied,
-    transcript,
+    Cut, Keep, UNITS_PER_TOKEN, conversation_chars, conversation_tokens, cut, heard_of, looks_like_summary, shorten_to,
+    tidied, transcript,
 };
 use crate::model::{Messages, Model, ModelError, ModelRequest, StopReason};
 use crate::prompt::{compaction_system, compaction_task};
@@ -42,8 +42,6 @@ const UNITS_PER_TOKEN_GUESSED: u64 = 3;
 const TOKENS_PER_UNIT_MAX: u64 = 3;
 /// How often a transcript is made shorter that does not fit.
 const SHORTER_MAX: u32 = 3;
-/// UTF-16 units that are reckoned as one token of a conversation.
-const UNITS_PER_TOKEN: u64 = 4;
 /// By this part of what a request may have a conversation has to grow before what was tried in vain is tried again.
 const TRIED_AGAIN: u64 = 10;
 /// UTF-16 units of a transcript that are reckoned as one token: fewer than in plain text, as it is to fit.
@@ -333,7 +331,8 @@ impl Turn {
                 }
             }
         }
-        if trigger != CompactionTrigger::Overflow {
+        // Who answers in actions is told to do nothing else: a summary is none.
+        if trigger != CompactionTrigger::Overflow && !self.acts() {
             let mut request = self.request().await;
             request.messages.push(Message::User(vec![Part::Text { text: compaction_task(focus) }]));
             request.output_schema = None;

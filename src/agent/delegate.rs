@@ -331,6 +331,7 @@ impl Scene {
                 self.hush()?;
                 let (call_id, name, args) = (request.id.clone(), request.name.clone(), request.arguments.clone());
                 self.announce(request);
+                self.sink.agent_calls();
                 self.emit(EventBody::ToolCallStart { call_id, name, args })
             }
             AgentEvent::CallEnded(result) => self.end(result, ErrorCode::Internal),

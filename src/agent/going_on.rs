@@ -26,7 +26,7 @@ impl Turn {
             Ended::IterationLimit => (StopKind::IterationLimit, None),
             Ended::Failed(error) => (StopKind::Failed, Some(error.message.clone())),
             // Somebody outside wants it so.
-            Ended::Aborted | Ended::Interrupted | Ended::Paused => return Ok(false),
+            Ended::Aborted | Ended::Interrupted | Ended::OverBudget(_) | Ended::Paused => return Ok(false),
         };
         let hooks = &self.input.environment.hooks;
         if !hooks.attends(Point::TurnStop) || self.input.steering.wish() == Wish::Interrupt {

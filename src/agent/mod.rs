@@ -87,6 +87,9 @@ pub trait Sink: Send + Sync + 'static {
     /// Hears how a call ended, behind the events that say so: for who counts.
     fn call_ended(&self, _end: CallEnd<'_>) {}
 
+    /// An agent makes a call by itself: for who counts.
+    fn agent_calls(&self) {}
+
     /// Whether somebody hears events as they come: what is only a preview of a later one need not be handed in else.
     fn has_audience(&self) -> bool {
         true
@@ -196,6 +199,11 @@ pub trait Steering: Send + Sync + 'static {
     /// What is wanted now.
     fn wish(&self) -> Wish {
         Wish::GoOn
+    }
+
+    /// Whether a call of a tool may begin: asked once before each. No is what `wish` says then, too.
+    fn may_call(&self) -> bool {
+        self.wish() == Wish::GoOn
     }
 
     /// Ends once something else is wanted than that the turn goes on.

@@ -122,6 +122,8 @@ pub enum Ended {
     Paused,
     /// At the limit of rounds.
     IterationLimit,
+    /// Because something is spent of what it may spend: this loop's caller knows.
+    OverBudget(ErrorBody),
     /// By an error.
     Failed(ErrorBody),
 }

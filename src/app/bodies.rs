@@ -12,9 +12,9 @@ use super::{App, Caller};
 use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::protocol::{
-    AgentOptions, AgentSetting, ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT,
-    Part, PermissionConfig, PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, TurnSettings, Usage,
-    agent_of,
+    AgentOptions, AgentSetting, ApiError, Budget, Configure, Control, CreateSession, Decision, ErrorCode, Feedback,
+    OWN_AGENT, Part, PermissionConfig, PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, TurnSettings,
+    Usage, agent_of,
 };
 use crate::session::{Answer, Command, SERVERS_FALLBACKS, Says, ToolEntry, configure};
 use crate::store::{SessionRow, SessionSettings, Which};
@@ -37,6 +37,7 @@ impl App {
         let agent_options = body.agent_options.unwrap_or_default();
         check_agent_options("agentOptions", &agent_options, &model)?;
         self.check_fallbacks("modelFallbacks", body.model_fallbacks.as_deref())?;
+        check_budget("budget", body.budget.as_ref())?;
         let further = body.additional_directories.unwrap_or_default();
         let further = (working_directory.as_path(), further);
         let additional_directories = self.additional_directories("additionalDirectories", further).await?;
@@ -54,13 +55,19 @@ impl App {
             reasoning,
             agent_options,
             model_fallbacks: None,
+            budget: None,
             permissions: body.tool_permissions,
             permission_mode: body.permission_mode.unwrap_or(self.settings().permission_mode),
             grants: Vec::new(),
         };
         configure(
             &mut settings,
-            &Configure { tools: body.tools, model_fallbacks: body.model_fallbacks, ..Configure::default() },
+            &Configure {
+                tools: body.tools,
+                model_fallbacks: body.model_fallbacks,
+                budget: body.budget,
+                ..Configure::default()
+            },
         );
         Ok(SessionRow {
             id: body.session_id.unwrap_or_else(SessionId::generate),
@@ -70,6 +77,7 @@ impl App {
             created_at: now,
             updated_at: now,
             message_count: 0,
+            spent: Default::default(),
             usage: Usage::default(),
             settings,
             lineage: None,
@@ -97,6 +105,7 @@ impl App {
             self.check_model(&field("model"), model)?;
         }
         self.check_fallbacks(&field("modelFallbacks"), changes.model_fallbacks.as_deref())?;
+        check_budget(&field("budget"), changes.budget.as_ref())?;
         check_title(&field("title"), changes.title.as_deref())?;
         if let Some(text) = &changes.instructions {
             check_text(&field("instructions"), text, limit::INSTRUCTIONS_BYTES_MAX)?;
@@ -260,6 +269,12 @@ impl App {
         }
         Ok(all)
     }
+}
+
+/// A budget whose limits are some.
+fn check_budget(field: &str, budget: Option<&Budget>) -> Result<(), ApiError> {
+    let checked = budget.map_or(Ok(()), Budget::check);
+    checked.map_err(|(member, expected)| ApiError::invalid(&format!("{field}.{member}"), expected))
 }
 
 /// Rules that can match something.

@@ -32,7 +32,7 @@ pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiErro
     if *changes != Configure::default() {
         return Ok(());
     }
-    let expected = "agent, interactionMode, model, reasoning, agentOptions, modelFallbacks, title, instructions, tools, permissionMode, workingDirectory or additionalDirectories";
+    let expected = "agent, interactionMode, model, reasoning, agentOptions, modelFallbacks, budget, title, instructions, tools, permissionMode, workingDirectory or additionalDirectories";
     Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }
 
@@ -47,6 +47,7 @@ fn merge(schema: &mut Value, place: &str, more: Value) {
 fn bounds(name: &str) -> Vec<(&'static str, Value)> {
     let text = |bytes_max: usize| json!({ "maxLength": bytes_max });
     let title = json!({ "maxLength": limit::TITLE_CHARS_MAX, "pattern": NO_CONTROLS });
+    let whole = json!({ "minimum": 1, "maximum": (1_u64 << 53) - 1 });
     match name {
         "CreateSession" | "Configure" => vec![
             ("/properties/title", title),
@@ -58,6 +59,13 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         "TurnSettings" => {
             vec![("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX, "uniqueItems": true }))]
         }
+        "Budget" => vec![
+            ("/properties/tokens", whole.clone()),
+            ("/properties/costUsd", json!({ "exclusiveMinimum": 0 })),
+            ("/properties/timeMs", whole.clone()),
+            ("/properties/turns", whole.clone()),
+            ("/properties/toolCalls", whole),
+        ],
         "Fork" => vec![("/properties/title", title), ("/properties/at", json!({ "minimum": 1 }))],
         "Compact" => vec![("/properties/focus", text(limit::COMPACT_FOCUS_CHARS_MAX))],
         "Control" | "CancelRun" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
@@ -135,6 +143,7 @@ pub fn any_setting() -> Value {
         "reasoning",
         "agentOptions",
         "modelFallbacks",
+        "budget",
         "title",
         "instructions",
         "tools",

@@ -6,6 +6,7 @@
 mod agents;
 mod bodies;
 mod bounds;
+mod budget;
 mod changes;
 mod command;
 mod controls;

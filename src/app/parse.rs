@@ -139,7 +139,7 @@ mod tests {
             (fault::<Prompt>(r#"{"promt":"x"}"#), "promt", "one of `prompt`, `mode`, `configure`, `turn`, `ifVersion`", "`promt`"),
             (fault::<Prompt>(r#"{"prompt":"x","mode":"later"}"#), "mode", "one of `queue`, `steer`, `reject`", "`later`"),
             (fault::<Prompt>(r#"{"":"x"}"#), "body", "one of `prompt`, `mode`, `configure`, `turn`, `ifVersion`", "``"),
-            (fault::<Prompt>(r#"{"prompt":"x","configure":{"":1}}"#), "configure", "one of `agent`, `interactionMode`, `model`, `reasoning`, `agentOptions`, `modelFallbacks`, `title`, `instructions`, `tools`, `permissionMode`, `workingDirectory`, `additionalDirectories`", "``"),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":{"":1}}"#), "configure", "one of `agent`, `interactionMode`, `model`, `reasoning`, `agentOptions`, `modelFallbacks`, `budget`, `title`, `instructions`, `tools`, `permissionMode`, `workingDirectory`, `additionalDirectories`", "``"),
             (fault::<Prompt>(r#"{"prompt":"x","a`b, expected c":1}"#), "a`b, expected c", "one of `prompt`, `mode`, `configure`, `turn`, `ifVersion`", "`a`b, expected c`"),
             (fault::<Feedback>(r#"{"allowed":"as expected "}"#), "allowed", "a boolean", "string \"as expected \""),
             (fault::<Prompt>(r#""expected struct ""#), "body", "a JSON object", ""),

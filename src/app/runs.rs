@@ -54,7 +54,9 @@ impl App {
     ) -> Result<(CreateSession, Option<(Box<Lineage>, SessionRow)>), ApiError> {
         let Some(parent) = body.parent.clone() else { return Ok((body, None)) };
         let row = self.own_row(caller, &parent).await.map_err(|error| match error.code() {
-            ErrorCode::NotFound => ApiError::unfit("parent", "a session of yours", parent.as_str()),
+            ErrorCode::NotFound => {
+                error.with_details(serde_json::json!({ "field": "parent", "expected": "a session of yours" }))
+            }
             _ => error,
         })?;
         let mut path = row.lineage.as_ref().map(|lineage| lineage.path.clone()).unwrap_or_default();
@@ -93,7 +95,7 @@ impl App {
     }
 
     /// The row of a session of the caller.
-    async fn own_row(&self, caller: &Caller, id: &SessionId) -> Result<SessionRow, ApiError> {
+    pub(super) async fn own_row(&self, caller: &Caller, id: &SessionId) -> Result<SessionRow, ApiError> {
         caller.reaches(id)?;
         let row = self.store.session(id).await.map_err(|error| store_failure(&error))?;
         row.filter(|row| row.client == caller.client).ok_or_else(|| ApiError::not_found(format!("session {id}")))

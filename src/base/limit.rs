@@ -1,12 +1,14 @@
 //! Every default limit, in one place (those of clients of foreign protocols beside it). Units come last in the names.
 
 mod agents;
+mod budget;
 mod context;
 mod definitions;
 mod foreign;
 mod hooks;
 
 pub use agents::*;
+pub use budget::*;
 pub use context::*;
 pub use definitions::*;
 pub use foreign::*;

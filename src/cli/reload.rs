@@ -19,7 +19,7 @@ use crate::config::tokens::Stamp;
 use crate::config::{ConfigError, Launch, Options};
 
 /// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 26] = [
+const AT_ONCE: [&str; 29] = [
     "default_policy",
     "permission_mode",
     "permissions",
@@ -44,6 +44,9 @@ const AT_ONCE: [&str; 26] = [
     "sessions_max",
     "streams_per_session_max",
     "commands_per_minute",
+    "session_budget",
+    "client_budget",
+    "budget_window_ms",
     "log_level",
     "log_filter",
 ];

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::screen::{clean, excerpt, line, piece, short};
-use crate::protocol::{AgentPlan, Display, Event, EventBody, PlanEntry, RoundKind, VerdictSource};
+use crate::protocol::{AgentPlan, BudgetNotice, Display, Event, EventBody, PlanEntry, RoundKind, VerdictSource};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
@@ -128,6 +128,7 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::ChangesUndone { .. }
         | EventBody::ChangesRedone { .. }
         | EventBody::SessionForked { .. } => return None,
+        EventBody::BudgetWarning(notice) | EventBody::BudgetExceeded(notice) => of_budget(notice),
         EventBody::SubagentStart(_)
         | EventBody::SubagentQueued(_)
         | EventBody::SubagentComplete(_)
@@ -136,6 +137,11 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::SubagentResponse(_) => return of_subagent(body),
         EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
     })
+}
+
+/// How much of a budget is spent.
+fn of_budget(notice: &BudgetNotice) -> String {
+    format!("  ! {}", short(&notice.words(), 200))
 }
 
 /// What tools and hooks ask, and what they are answered.

@@ -33,7 +33,7 @@ const MANY: u64 = 1_000_000;
 const MS: u64 = limit::SET_MS_MAX;
 
 /// All of them.
-pub const BOUNDS: [Bounds; 28] = [
+pub const BOUNDS: [Bounds; 29] = [
     of("port", "port", 0, u16::MAX as u64),
     of("memory_max_results", "memory.maxResults", 1, limit::MEMORY_RESULTS_MAX as u64),
     of("model_idle_timeout_ms", "limits.modelIdleTimeoutMs", 1, MS),
@@ -58,6 +58,7 @@ pub const BOUNDS: [Bounds; 28] = [
     of("snapshot_bytes_max", "limits.snapshotBytes", 0, 1 << 50),
     of("mcp_told_bytes_max", "limits.mcpToldBytes", 0, 1 << 30),
     of("commands_per_minute", "limits.commandsPerMinute", 0, 1_000 * MANY),
+    of("budget_window_ms", "limits.budgetWindowMs", 1_000, MS),
     of("connections_max", "limits.connections", 1, MANY),
     // All that is not whole yet has no more room than that.
     of("body_bytes_max", "limits.bodyBytes", 1, limit::UNFINISHED_BYTES_MAX as u64),

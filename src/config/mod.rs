@@ -38,7 +38,8 @@ use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::trace::Collector;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{
-    CategoryFilter, PermissionConfig, PermissionMode, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
+    Budget, CategoryFilter, PermissionConfig, PermissionMode, PermissionPolicy, PermissionRule, ToolAnnotations,
+    ToolCategory,
 };
 
 pub use acp::{AcpMcpServers, AcpPermissionPolicy, AcpServer, AcpTools, BadAcpServer, ToolBridge};
@@ -294,6 +295,12 @@ pub struct Limits {
     pub mcp_told_bytes_max: usize,
     /// Commands of one client in a minute; 0: as many as it likes.
     pub commands_per_minute: u32,
+    /// What each session above all may spend with those under it, at most.
+    pub session_budget: Budget,
+    /// What each client may spend, in `budget_window_ms`.
+    pub client_budget: Budget,
+    /// The span of time of a client's budget.
+    pub budget_window_ms: u64,
 }
 
 impl Default for Limits {
@@ -318,6 +325,9 @@ impl Default for Limits {
             snapshot_bytes_max: limit::SNAPSHOT_BYTES_MAX,
             mcp_told_bytes_max: limit::MCP_TOLD_BYTES_MAX,
             commands_per_minute: limit::COMMANDS_PER_MINUTE,
+            session_budget: Budget::default(),
+            client_budget: Budget::default(),
+            budget_window_ms: limit::BUDGET_WINDOW_MS,
         }
     }
 }

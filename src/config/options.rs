@@ -17,7 +17,7 @@ use self::kinds::Setting;
 use super::{AcpServer, Address, AgentType, Bounds, ConfigError, McpServer, OpenAiApi, Provider};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
+use crate::protocol::{Budget, PermissionMode, PermissionPolicy, PermissionRule};
 
 macro_rules! options {
     ($(#[doc = $words:literal] $(#[$meta:meta])* $name:ident: $type:ty,)*) => {
@@ -288,6 +288,15 @@ options! {
     /// Commands of one client in a minute, controls counted apart; 0: no limit [default: 60000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     commands_per_minute: u32,
+    /// What each session may spend with its sub-agents: tokens, costUsd, timeMs, turns and toolCalls, such as tokens=1000000,costUsd=5
+    #[arg(long, value_name = "BUDGET", value_parser = budget, help_heading = "Limits")]
+    session_budget: Budget,
+    /// What each client may spend in the span of time of --budget-window-ms, such as costUsd=20,toolCalls=5000
+    #[arg(long, value_name = "BUDGET", value_parser = budget, help_heading = "Limits")]
+    client_budget: Budget,
+    /// The span of time of --client-budget [default: 86400000, a day of UTC]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    budget_window_ms: u64,
     /// Open connections [default: 10000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     connections_max: usize,
@@ -432,6 +441,10 @@ fn sandbox(text: &str) -> Result<SandboxMode, String> {
 
 fn stale_check(text: &str) -> Result<StaleCheck, String> {
     StaleCheck::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", StaleCheck::EXPECTED))
+}
+
+fn budget(text: &str) -> Result<Budget, String> {
+    Budget::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", Budget::EXPECTED))
 }
 
 fn openai_api(text: &str) -> Result<OpenAiApi, String> {

@@ -3,6 +3,7 @@
 //! The file is TOML: `--config`, else `SIMSE_CONFIG`, else `$XDG_CONFIG_HOME/simse/config.toml` when it is there.
 
 mod homes;
+mod limits;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,7 @@ use super::origin::{Origin, origins, others};
 use super::provider::add_variables;
 use super::telemetry;
 use super::{
-    Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings,
-    default_permissions,
+    Bounds, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings, default_permissions,
 };
 use crate::base::{http, limit};
 
@@ -271,7 +271,7 @@ fn settings(
         similarity_threshold: all.memory_similarity_threshold.unwrap_or(settings.memory.similarity_threshold),
         results: all.memory_max_results.unwrap_or(settings.memory.results),
     };
-    settings.limits = limits(&everything);
+    settings.limits = limits::limits(&everything);
     Ok(settings)
 }
 
@@ -296,32 +296,6 @@ fn models(settings: &mut Settings, all: &Options, from: &Surroundings) {
         (None, Some(path)) => TapeSettings::Record(from.directory.join(path)),
         (None, None) => TapeSettings::Off,
     };
-}
-
-/// Limits and waits.
-fn limits(all: &Options) -> Limits {
-    let defaults = Limits::default();
-    Limits {
-        permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
-        client_grace_ms: all.client_grace_ms.unwrap_or(defaults.client_grace_ms),
-        interrupt_grace_ms: all.interrupt_grace_ms.unwrap_or(defaults.interrupt_grace_ms),
-        session_idle_ms: all.session_idle_ms.unwrap_or(defaults.session_idle_ms),
-        agent_idle_ms: all.agent_idle_ms.unwrap_or(defaults.agent_idle_ms),
-        model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
-        max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
-        compact_percent: all.compact_percent.unwrap_or(defaults.compact_percent),
-        queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
-        queued_bytes_max: all.queued_bytes_max.unwrap_or(defaults.queued_bytes_max),
-        turns_max: all.turns_max.unwrap_or(defaults.turns_max),
-        subagents_running_max: all.subagents_running_max.unwrap_or(defaults.subagents_running_max),
-        subagents_max: all.subagents_max.unwrap_or(defaults.subagents_max),
-        subagent_depth: all.subagent_depth.unwrap_or(defaults.subagent_depth),
-        sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
-        streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),
-        snapshot_bytes_max: all.snapshot_bytes_max.unwrap_or(defaults.snapshot_bytes_max),
-        mcp_told_bytes_max: all.mcp_told_bytes_max.unwrap_or(defaults.mcp_told_bytes_max),
-        commands_per_minute: all.commands_per_minute.unwrap_or(defaults.commands_per_minute),
-    }
 }
 
 /// What is wrong with the values.

@@ -128,6 +128,22 @@ pub(super) fn agent_type() -> Value {
     )
 }
 
+/// `[session_budget]` and `[client_budget]`.
+pub(super) fn budget() -> Value {
+    let whole = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
+    let money = |description: &str| json!({ "type": "number", "exclusiveMinimum": 0, "description": description });
+    object(
+        &[],
+        json!({
+            "tokens": whole("Tokens, sent and received"),
+            "cost_usd": money("What they cost, in US dollars, where the prices are known"),
+            "time_ms": whole("How long turns run, in milliseconds"),
+            "turns": whole("Turns that answer prompts"),
+            "tool_calls": whole("Calls of tools"),
+        }),
+    )
+}
+
 /// One of `[[providers]]`.
 pub(super) fn provider() -> Value {
     let apis = || one_of("openai-chat, openai-responses, anthropic-messages or gemini");

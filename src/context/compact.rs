@@ -12,7 +12,7 @@ use crate::protocol::{Compaction, Message, Part, TouchedFiles};
 /// What a summary begins with (typescript-api.md §7, `compact`).
 pub const SUMMARY_MARK: &str = SUMMARY_MARKS[1];
 /// UTF-16 units that are reckoned as one token.
-const UNITS_PER_TOKEN: u64 = 4;
+pub const UNITS_PER_TOKEN: u64 = 4;
 /// Lengths to which the outputs in a transcript are cut, in bytes: the first with which it fits counts.
 const OUTPUT_STEPS: [usize; 4] = [2_000, 500, 120, 0];
 /// What stands where a transcript lost its middle.

@@ -14,8 +14,8 @@ use crate::base::limit;
 use crate::protocol::{Message, Part};
 
 pub use compact::{
-    Cut, Keep, SUMMARY_MARK, conversation_tokens, cut, files_of, heard_of, is_summary, looks_like_summary, shorten_to,
-    tidied, transcript,
+    Cut, Keep, SUMMARY_MARK, UNITS_PER_TOKEN, conversation_tokens, cut, files_of, heard_of, is_summary,
+    looks_like_summary, shorten_to, tidied, transcript,
 };
 pub use images::{bound_images, describe_images, has_image, has_too_many_images};
 pub use pruner::{Look, Pruner};

@@ -19,6 +19,7 @@ use crate::config::{
     MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage,
     TapeSettings, ToolBridge, embedded_data_directory,
 };
+use crate::protocol::Budget;
 use crate::protocol::{PermissionConfig, PermissionMode};
 use crate::server::ListenOptions;
 
@@ -137,6 +138,9 @@ struct GivenLimits {
     snapshot_bytes: Option<u64>,
     mcp_told_bytes: Option<usize>,
     commands_per_minute: Option<u32>,
+    session_budget: Option<Budget>,
+    client_budget: Option<Budget>,
+    budget_window_ms: Option<u64>,
     body_bytes: Option<usize>,
     connections: Option<usize>,
     heartbeat_ms: Option<u64>,
@@ -165,6 +169,9 @@ impl GivenLimits {
             snapshot_bytes_max: self.snapshot_bytes.unwrap_or(defaults.snapshot_bytes_max),
             mcp_told_bytes_max: self.mcp_told_bytes.unwrap_or(defaults.mcp_told_bytes_max),
             commands_per_minute: self.commands_per_minute.unwrap_or(defaults.commands_per_minute),
+            session_budget: self.session_budget.unwrap_or(defaults.session_budget),
+            client_budget: self.client_budget.unwrap_or(defaults.client_budget),
+            budget_window_ms: self.budget_window_ms.unwrap_or(defaults.budget_window_ms),
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::agent::AgentOptions;
 use super::agent_definition::InteractionMode;
+use super::budget::Budget;
 use super::id::{RequestId, SessionId, TurnId};
 use super::item::Part;
 use super::object;
@@ -45,6 +46,8 @@ pub struct CreateSession {
     /// The models that are asked, in this order, when its own cannot be used, see [`Configure::model_fallbacks`]. Default: the
     /// server's.
     pub model_fallbacks: Option<Vec<String>>,
+    /// What it may spend, see [`Configure::budget`]. Default: as much as it likes.
+    pub budget: Option<Budget>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
     #[serde(deserialize_with = "object::optional")]
     pub tool_permissions: Option<PermissionConfig>,
@@ -212,6 +215,10 @@ pub struct Configure {
     /// The models that are asked, in this order, when its own cannot be used. No entry: none; `*` alone: those of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_fallbacks: Option<Vec<String>>,
+    /// What it may spend from its beginning on, with all sessions that stand under it; no limit: as much as it likes. A limit
+    /// that is reached ends its turns, and theirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// Another title; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

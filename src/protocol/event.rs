@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agent::{AgentChoices, AgentCommands, AgentCompaction, AgentPlan, AgentUsage};
+use super::budget::BudgetNotice;
 use super::changes::ChangeReport;
 use super::compaction::{Compaction, CompactionTrigger, TurnTask};
 use super::display::Display;
@@ -510,6 +511,12 @@ pub enum EventBody {
     /// Such a question has its end.
     #[serde(rename = "subagent.response")]
     SubagentResponse(SubagentResponse),
+    /// Four fifths of a limit are spent: of the session's budget, of one above it, or of the client's.
+    #[serde(rename = "budget.warning")]
+    BudgetWarning(BudgetNotice),
+    /// A limit is reached: the turn ends.
+    #[serde(rename = "budget.exceeded")]
+    BudgetExceeded(BudgetNotice),
     /// A turn was aborted or interrupted.
     #[serde(rename = "abort")]
     Abort {

@@ -63,6 +63,8 @@ pub const EVENT_TYPES: &[&str] = &[
     "subagent.error",
     "subagent.request",
     "subagent.response",
+    "budget.warning",
+    "budget.exceeded",
     "abort",
 ];
 
@@ -134,6 +136,8 @@ impl EventBody {
             Self::SubagentError(_) => "subagent.error",
             Self::SubagentRequest(_) => "subagent.request",
             Self::SubagentResponse(_) => "subagent.response",
+            Self::BudgetWarning(_) => "budget.warning",
+            Self::BudgetExceeded(_) => "budget.exceeded",
             Self::Abort { .. } => "abort",
         }
     }

@@ -132,6 +132,7 @@ impl JsonSchema for RunId {
             "description": "A run: the id of a session and that of one of its turns, with `:` between them.",
             "type": "string",
             "pattern": "^[A-Za-z0-9_.-]{1,256}:[A-Za-z0-9_.-]{1,256}$",
+            "not": { "pattern": "^\\.{1,2}:|:\\.{1,2}$" },
         })
     }
 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod agent_definition;
+mod budget;
 mod changes;
 mod client;
 mod command;
@@ -39,6 +40,7 @@ pub use agent_definition::{
     ANY_TOOL, AgentDefinition, AgentGate, AgentKind, AgentList, AgentView, DefinitionFault, DefinitionSource,
     InteractionMode, PlanDecision, PlanVerdict,
 };
+pub use budget::{Budget, BudgetKind, BudgetNotice, BudgetScope, BudgetState, SessionBudgets, Spending};
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{

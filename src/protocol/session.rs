@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::Snapshot;
 use super::agent::AgentOptions;
 use super::agent_definition::InteractionMode;
+use super::budget::Budget;
 use super::command::Reasoning;
 use super::compaction::TurnTask;
 use super::error::ErrorBody;
@@ -78,6 +79,10 @@ pub enum TurnStop {
     Refusal,
     /// The limit of rounds with the model.
     MaxIterations,
+    /// A budget is spent: the session's, that of one above it, or the client's.
+    Budget,
+    /// The model went in a circle, and went on when it was told.
+    Loop,
     /// A client aborted it.
     Aborted,
     /// A client interrupted it.
@@ -283,6 +288,9 @@ pub struct SessionView {
     /// What the options of its agent are set to, as far as that was chosen here.
     #[serde(default, skip_serializing_if = "AgentOptions::is_empty")]
     pub agent_options: AgentOptions,
+    /// What it may spend with all that stand under it. Absent: as much as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// The models that are asked when its own cannot be used, as far as that was chosen here. Absent: those of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_fallbacks: Option<Vec<String>>,

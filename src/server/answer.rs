@@ -79,12 +79,13 @@ impl Failure {
     fn parts(self) -> (StatusCode, HeaderMap, Vec<u8>) {
         let code = self.error.code();
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let wait = seconds_to_wait(&self.error);
         let (status, body) = encode(status, &ErrorEnvelope { error: self.error.0 });
         let mut headers = json_headers();
-        let mut add = |name, value| drop(headers.insert(name, HeaderValue::from_static(value)));
+        let mut add = |name, value| drop(headers.insert(name, value));
         match code {
-            ErrorCode::ResourceExhausted => add(RETRY_AFTER, "1"),
-            ErrorCode::Unauthorized => add(WWW_AUTHENTICATE, "Bearer"),
+            ErrorCode::ResourceExhausted => add(RETRY_AFTER, HeaderValue::from(wait)),
+            ErrorCode::Unauthorized => add(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
             ErrorCode::InvalidArgument
             | ErrorCode::Forbidden
             | ErrorCode::NotFound
@@ -95,13 +96,20 @@ impl Failure {
             | ErrorCode::Timeout => {}
         }
         if self.closes {
-            add(CONNECTION, "close");
+            add(CONNECTION, HeaderValue::from_static("close"));
         }
         if self.replayed {
             headers.insert(REPLAYED, HeaderValue::from_static("true"));
         }
         (status, headers, body)
     }
+}
+
+/// After how long what is refused for now is worth another try: when a budget begins anew, else soon.
+fn seconds_to_wait(error: &ApiError) -> u64 {
+    let details = error.0.details.as_ref();
+    let resets_at = details.and_then(|details| details["budget"]["resetsAt"].as_u64());
+    resets_at.map_or(1, |at| at.saturating_sub(clock::now_ms()).div_ceil(1_000).max(1))
 }
 
 impl IntoResponse for Failure {

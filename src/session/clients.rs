@@ -15,7 +15,7 @@ use super::Terms;
 use super::ask::{About, End, Question, put_to};
 use super::gate::{deserted, no_client, too_late};
 use super::live::Live;
-use super::runner::TurnSink;
+use super::sink::TurnSink;
 use crate::agent::Sink as _;
 use crate::base::{BoxFuture, clock, limit};
 use crate::hook::{Asked, Clients, Notice, Whose};

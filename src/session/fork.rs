@@ -130,6 +130,7 @@ fn row_of(parent: &SessionRow, fork: NewFork, past: &Past) -> SessionRow {
         updated_at: now,
         message_count: past.messages,
         usage: past.usage,
+        spent: Default::default(),
         settings,
         lineage: None,
         children: Vec::new(),
@@ -334,6 +335,9 @@ mod tests {
         }
         fn grants(&self) -> Answer<'_, Vec<GrantRow>> {
             self.inner.grants()
+        }
+        fn spending<'a>(&'a self, client: Option<&'a ClientId>) -> Answer<'a, Option<crate::store::ClientSpending>> {
+            self.inner.spending(client)
         }
         fn outcome<'a>(&'a self, name: &'a str) -> Answer<'a, Option<OutcomeRow>> {
             self.inner.outcome(name)

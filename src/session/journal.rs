@@ -188,6 +188,14 @@ impl Journal {
         durable.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    /// A row that becomes durable with the next events.
+    pub(super) fn attach(&self, write: Write) {
+        let mut state = self.state.lock();
+        if state.failure.is_none() {
+            state.pending.writes.push(write);
+        }
+    }
+
     /// Waits until all that was handed in is durable.
     ///
     /// # Errors
@@ -387,6 +395,8 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::ChangesUndone { .. }
         | EventBody::ChangesRedone { .. }
         | EventBody::SessionForked { .. }
+        | EventBody::BudgetWarning(_)
+        | EventBody::BudgetExceeded(_)
         | EventBody::SubagentStart(_)
         | EventBody::SubagentQueued(_)
         | EventBody::SubagentComplete(_)
@@ -529,6 +539,12 @@ mod tests {
         }
         fn grants(&self) -> BoxFuture<'_, Result<Vec<crate::store::GrantRow>, StoreError>> {
             self.empty.grants()
+        }
+        fn spending<'a>(
+            &'a self,
+            client: Option<&'a ClientId>,
+        ) -> BoxFuture<'a, Result<Option<crate::store::ClientSpending>, StoreError>> {
+            self.empty.spending(client)
         }
         fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<crate::store::OutcomeRow>, StoreError>> {
             self.empty.outcome(name)

@@ -1,8 +1,8 @@
 //! A session that is in memory: the address of its actor, its readers, and who is there.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::actor::{Accepted, Explained, NewPrompt, NewSettings, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
+use super::budget::Tree;
 use super::children::Brood;
 use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
@@ -70,6 +71,8 @@ pub struct Live {
     pub(super) brood: Brood,
     /// Whether hooks have heard that it starts.
     pub(super) started: Started,
+    /// What was spent in its tree, once a turn has asked.
+    pub(super) tree: OnceLock<Arc<Tree>>,
     presence: watch::Sender<Presence>,
     streams: AtomicUsize,
     /// What it does, and how many turns wait and questions are open: what the actor last said.
@@ -96,9 +99,25 @@ impl Live {
         let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
         let presence = watch::Sender::new(Presence { clients: here, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
+        let (brood, tree, started) = (Brood::default(), OnceLock::new(), Started::default());
         let (doing, weight) = (Mutex::default(), AtomicUsize::new(0));
-        let (brood, started) = (Brood::default(), Started::default());
-        Self { id, client, journal, topic, store, mail, over, owes, brood, started, presence, streams, doing, weight }
+        Self {
+            id,
+            client,
+            journal,
+            topic,
+            store,
+            mail,
+            over,
+            owes,
+            brood,
+            tree,
+            started,
+            presence,
+            streams,
+            doing,
+            weight,
+        }
     }
 
     /// What it does, and how many turns wait.

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::actor::{self, Actor, Agenda, Order};
 use super::attendance::Attendance;
+use super::budget::Ledger;
 use super::children::Lanes;
 use super::live::{Doing, Live};
 use super::policy::Policy;
@@ -62,6 +63,8 @@ pub(super) struct Shelf {
     pub(super) lanes: Arc<Lanes>,
     /// Tells hooks what happens around sessions.
     pub(super) herald: Herald,
+    /// What sessions and clients have spent.
+    pub(super) ledger: Ledger,
     running: watch::Sender<usize>,
 }
 
@@ -195,6 +198,7 @@ impl Manager {
             waiting_bytes: Arc::default(),
             trees: tokio::sync::Mutex::default(),
             lanes: Arc::new(Lanes::new(limit::SUBAGENTS_OF_SERVER_MAX)),
+            ledger: Ledger::default(),
             running: watch::Sender::new(0),
         };
         Self { shelf: Arc::new(shelf) }
@@ -567,6 +571,7 @@ pub(super) mod tests {
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
             model_fallbacks: None,
+            budget: None,
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
@@ -579,6 +584,7 @@ pub(super) mod tests {
             created_at: 1,
             updated_at: 1,
             message_count: 0,
+            spent: Default::default(),
             usage: Usage::default(),
             settings,
             lineage: None,

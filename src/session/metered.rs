@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
+use super::sink::TurnSink;
 use super::traced::model_span;
 use crate::agent::{CallEnd, CallFate};
 use crate::base::clock;
 use crate::base::metrics::meters::{Meters, ModelMeter, NO_TOOL, Outcome};
 use crate::base::trace::{Origin, Span, Tracer};
 use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream};
-use crate::protocol::{TurnRecord, TurnStatus, Usage, VerdictSource};
+use crate::protocol::{Spending, TurnRecord, TurnStatus, Usage, VerdictSource};
 use crate::tool::Registry;
 
 /// Counts the end of a turn.
@@ -75,12 +76,17 @@ pub(super) struct Metered {
     model: Arc<dyn Model>,
     meters: Arc<Meters>,
     tracer: Tracer,
+    payer: Option<Arc<TurnSink>>,
 }
 
 impl Metered {
-    /// The same model, counted.
-    pub(super) fn over(model: Arc<dyn Model>, meters: Arc<Meters>, tracer: Tracer) -> Arc<dyn Model> {
-        Arc::new(Self { model, meters, tracer })
+    /// The same model, counted; what it takes is the payer's.
+    pub(super) fn over(
+        model: Arc<dyn Model>,
+        (meters, tracer): (&Arc<Meters>, &Tracer),
+        payer: Option<&Arc<TurnSink>>,
+    ) -> Arc<dyn Model> {
+        Arc::new(Self { model, meters: Arc::clone(meters), tracer: tracer.clone(), payer: payer.cloned() })
     }
 }
 
@@ -115,7 +121,8 @@ impl Model for Metered {
         let span = model_span(&self.tracer, self.model.id(), origin.context);
         let origin = Origin { context: span.context(), ..origin };
         let inner = self.model.stream(request, cancel);
-        Box::pin(Counted { span, origin, inner, meter, began: None, waits: true, usage: Usage::default(), over: false })
+        let (usage, payer) = (Usage::default(), self.payer.clone());
+        Box::pin(Counted { span, origin, inner, meter, payer, began: None, waits: true, usage, over: false })
     }
 }
 
@@ -126,6 +133,7 @@ struct Counted {
     origin: Origin,
     inner: ModelStream,
     meter: Arc<ModelMeter>,
+    payer: Option<Arc<TurnSink>>,
     /// When it was first waited for.
     began: Option<Instant>,
     /// Nothing has come yet.
@@ -169,6 +177,9 @@ impl Counted {
         }
         self.span.set("gen_ai.usage.input_tokens", self.usage.input_tokens);
         self.span.set("gen_ai.usage.output_tokens", self.usage.output_tokens);
+        if let Some(payer) = &self.payer {
+            payer.spend(Spending::of(&self.usage));
+        }
         self.meter.input_tokens.add(self.usage.input_tokens);
         self.meter.output_tokens.add(self.usage.output_tokens);
         self.meter.seconds.took(self.began.map_or(Duration::ZERO, |began| began.elapsed()));
@@ -264,7 +275,7 @@ mod tests {
         ];
         for (items, read, want, tokens, first) in table {
             let meters = Arc::new(Meters::default());
-            let model = Metered::over(Arc::new(Says(items)), Arc::clone(&meters), Tracer::default());
+            let model = Metered::over(Arc::new(Says(items)), (&meters, &Tracer::default()), None);
             drop(model.stream(ModelRequest::default(), CancellationToken::new()));
             let stream = model.stream(ModelRequest::default(), CancellationToken::new());
             drop(stream.take(read).collect::<Vec<_>>().await);

@@ -92,10 +92,12 @@ impl Manager {
         let reached = turn.steers.forget(remains.tally.steers);
         let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
         let late: Vec<_> = waiting.map(|said| actor::queued_turn(&row.id, said, None)).collect();
+        let spent = remains.tally.spent(record);
         let (closing, messages) = remains.close(&why);
         let closed = closing.len() as u64;
         row.message_count += messages;
         row.usage = row.usage.plus(record.usage);
+        row.spent = row.spent.plus(spent);
         row.updated_at = clock::now_ms();
         row.status = if more || !late.is_empty() { SessionStatus::Active } else { status_after(record.status) };
         let ending = closing.into_iter().chain([actor::terminal_event(&turn.record)]).map(|body| (&turn_id, body));

@@ -131,6 +131,8 @@ impl Remains {
             | EventBody::ChangesUndone { .. }
             | EventBody::ChangesRedone { .. }
             | EventBody::SessionForked { .. }
+            | EventBody::BudgetWarning(_)
+            | EventBody::BudgetExceeded(_)
             | EventBody::SubagentStart(_)
             | EventBody::SubagentQueued(_)
             | EventBody::SubagentComplete(_)

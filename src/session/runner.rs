@@ -1,208 +1,40 @@
 //! A turn's own task: the conversation, the equipment, the loop, and word to the actor when it ends.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::actor::Order;
 use super::agent_rules::iterations;
+use super::budget::{Budgets, Purse, Works, purse, run_within};
 use super::children::{TurnChildren, ceilings, narrowed};
 use super::clients::SessionClients;
 use super::gate::SessionGate;
+use super::helm::Helm;
 use super::history::{Conversation, Rebuild};
-use super::journal::Journal;
 use super::lent::{leave, lend};
 use super::live::Live;
 use super::manager::{Manager, Shelf};
-use super::metered::{Metered, count_call, tool_name};
-use super::tally::Tally;
-use super::traced::{TurnTrace, log_span};
+use super::metered::Metered;
+use super::sink::TurnSink;
+use super::traced::log_span;
 use super::{Terms, Workbench, titling};
-use crate::agent::{
-    CallEnd, CallEnvironment, Compacting, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnOutcome,
-    TurnSampler, Wish,
-};
-use crate::base::BoxFuture;
-use crate::base::metrics::meters::Meters;
-use crate::base::trace::Origin;
+use crate::agent::{CallEnvironment, Compacting, Ended, Gate, Progress, Sink, TurnInput, TurnOutcome, TurnSampler};
 use crate::hook::{Clients as _, Line, Notice};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, StopReason};
-use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnStatus, TurnTask,
-};
-use crate::store::{SessionRow, SessionSettings, StoreError, Waiting};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnTask};
+use crate::store::{SessionRow, SessionSettings, StoreError};
 use crate::tool::{ChangeRecorder, Children, Registry, Scope};
 
 /// Events that are read at once.
 const PAGE: usize = 1_000;
-
-/// Takes a turn's events into the journal, and counts.
-pub(super) struct TurnSink {
-    journal: Arc<Journal>,
-    turn: TurnId,
-    state: Mutex<SinkState>,
-    /// Who counts the calls, and the tools that there are.
-    counts: OnceLock<(Arc<Meters>, Arc<Registry>)>,
-    trace: Mutex<Option<TurnTrace>>,
-}
-
-struct SinkState {
-    closed: bool,
-    tally: Tally,
-}
-
-impl TurnSink {
-    /// The sink of a turn whose opening is in the log already.
-    pub(super) fn new(journal: Arc<Journal>, turn: TurnId, task: Option<&TurnTask>) -> Arc<Self> {
-        Self::going_on(journal, turn, Tally::after_opening(task))
-    }
-
-    /// The sink of a turn of which so much is in the log.
-    pub(super) fn going_on(journal: Arc<Journal>, turn: TurnId, tally: Tally) -> Arc<Self> {
-        let state = Mutex::new(SinkState { closed: false, tally });
-        Arc::new(Self { journal, turn, state, counts: OnceLock::new(), trace: Mutex::default() })
-    }
-
-    /// So far.
-    pub(super) fn tally(&self) -> Tally {
-        self.state.lock().tally
-    }
-
-    /// From now on the calls of these tools are counted.
-    fn count_calls(&self, meters: &Arc<Meters>, registry: &Arc<Registry>) {
-        // A turn that goes on after a pause may know already.
-        let _ = self.counts.set((Arc::clone(meters), Arc::clone(registry)));
-    }
-
-    /// From now on a collector is told of the turn.
-    pub(super) fn trace(&self, trace: TurnTrace) {
-        *self.trace.lock() = Some(trace);
-    }
-
-    /// The collector is told how the turn ended.
-    pub(super) fn end_trace(&self, status: TurnStatus) {
-        if let Some(trace) = self.trace.lock().take() {
-            trace.end(status);
-        }
-    }
-
-    /// Where what the turn does comes from.
-    fn origin(&self) -> Origin {
-        self.trace.lock().as_ref().map(TurnTrace::origin).unwrap_or_default()
-    }
-
-    /// Takes nothing more: the turn has its end.
-    pub(super) fn close(&self) {
-        self.state.lock().closed = true;
-    }
-}
-
-impl Sink for TurnSink {
-    fn emit(&self, event: EventBody) -> Result<(), SinkError> {
-        let mut state = self.state.lock();
-        if state.closed {
-            return Err(SinkError("the turn has ended".into()));
-        }
-        self.journal.emit(&self.turn, &event).map_err(|e| SinkError(e.to_string()))?;
-        state.tally.push(&event);
-        drop(state);
-        if let Some((_, registry)) = self.counts.get()
-            && let Some(trace) = self.trace.lock().as_mut()
-        {
-            trace.push(&event, |name| tool_name(registry, name));
-        }
-        Ok(())
-    }
-
-    fn call_ended(&self, end: CallEnd<'_>) {
-        if let Some((meters, registry)) = self.counts.get() {
-            count_call(meters, registry, &end);
-        }
-    }
-
-    fn has_audience(&self) -> bool {
-        self.journal.is_read()
-    }
-
-    fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>> {
-        Box::pin(async { self.journal.ready().await.map_err(|e| SinkError(e.to_string())) })
-    }
-}
-
-/// What a turn is told from outside: messages that wait to be put into it, and what is wanted of it.
-pub(super) struct Helm {
-    live: Arc<Live>,
-    messages: Mutex<Vec<Waiting>>,
-    arrivals: watch::Sender<()>,
-    wish: watch::Sender<Wish>,
-}
-
-impl Helm {
-    /// That of a turn for which these messages wait already.
-    pub(super) fn with(live: &Arc<Live>, messages: Vec<Waiting>) -> Self {
-        Self {
-            live: Arc::clone(live),
-            messages: Mutex::new(messages),
-            arrivals: watch::Sender::default(),
-            wish: watch::Sender::default(),
-        }
-    }
-
-    /// Adds a message.
-    pub(super) fn add(&self, message: Waiting) {
-        self.messages.lock().push(message);
-        self.arrivals.send_replace(());
-    }
-
-    /// Sets what is wanted.
-    pub(super) fn wish_for(&self, wish: Wish) {
-        self.wish.send_replace(wish);
-    }
-}
-
-impl Steering for Helm {
-    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>> {
-        // What does not come so far still stands in the turn's row.
-        let messages = std::mem::take(&mut *self.messages.lock());
-        Box::pin(async move {
-            let mut taken = Vec::with_capacity(messages.len());
-            for message in messages {
-                let said = self.live.said(message).await.map_err(|e| SinkError(e.to_string()))?;
-                taken.push(said.content.into_parts());
-            }
-            Ok(taken)
-        })
-    }
-
-    fn waits(&self) -> bool {
-        !self.messages.lock().is_empty()
-    }
-
-    fn arrived(&self) -> BoxFuture<'_, ()> {
-        let mut arrivals = self.arrivals.subscribe();
-        // The sender lives as long as the future does.
-        Box::pin(async move { while !self.waits() && arrivals.changed().await.is_ok() {} })
-    }
-
-    fn wish(&self) -> Wish {
-        *self.wish.borrow()
-    }
-
-    fn called(&self) -> BoxFuture<'_, ()> {
-        let mut wishes = self.wish.subscribe();
-        // The sender lives as long as the future does.
-        Box::pin(async move { drop(wishes.wait_for(|wish| *wish != Wish::GoOn).await) })
-    }
-}
 
 /// What a turn's task needs.
 pub(super) struct Job {
@@ -226,6 +58,8 @@ pub(super) struct Job {
     /// paused.
     pub(super) conversation: Option<Conversation>,
     pub(super) gate: SessionGate,
+    /// Its budget; those of the sessions above it are put before it.
+    pub(super) budgets: Budgets,
     pub(super) sink: Arc<TurnSink>,
     pub(super) helm: Arc<Helm>,
     pub(super) scope: Arc<Scope>,
@@ -306,13 +140,20 @@ fn clients(job: &Job, notices: Vec<String>) -> SessionClients {
 }
 
 async fn run(mut job: Job) -> Finished {
-    match hold_to_those_above(&mut job).await {
-        Ok(()) => run_held(job).await,
-        Err(error) => unbegun(job.turn, error, &job.progress),
+    if let Err(error) = hold_to_those_above(&mut job).await {
+        return unbegun(job.turn, error, &job.progress);
+    }
+    match purse(&job).await {
+        Ok(Some(purse)) => {
+            let _works = Works::begin(&purse);
+            run_held(job, &purse).await
+        }
+        Ok(None) => Finished { broken: job.progress.begun, ..over(job.turn, Ended::Aborted) },
+        Err(ended) => Finished { broken: job.progress.begun, ..over(job.turn, ended) },
     }
 }
 
-async fn run_held(mut job: Job) -> Finished {
+async fn run_held(mut job: Job, purse: &Purse) -> Finished {
     let turn = job.turn.clone();
     // It may wait for tool servers.
     let equipment = tokio::select! {
@@ -324,8 +165,8 @@ async fn run_held(mut job: Job) -> Finished {
         },
     };
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
-    let terms = Arc::clone(&job.terms);
-    let metered = |model| Metered::over(model, Arc::clone(&terms.meters), terms.tracer.clone());
+    let (terms, payer) = (Arc::clone(&job.terms), Arc::clone(&job.sink));
+    let metered = |model| Metered::over(model, (&terms.meters, &terms.tracer), Some(&payer));
     let model = metered(equipment.model);
     let small = equipment.models.small().filter(|_| wants_title(&job)).map(metered);
     let model_of_summaries = equipment.models.summing().map(metered);
@@ -336,6 +177,7 @@ async fn run_held(mut job: Job) -> Finished {
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
     let (scope, sink, live) = (Arc::clone(&job.scope), Arc::clone(&job.sink), Arc::clone(&job.live));
+    let helm = Arc::clone(&job.helm);
     *scope.children.lock() = Some(children(&job, &equipment.registry));
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     begin_command(agent_works).await;
@@ -373,7 +215,9 @@ async fn run_held(mut job: Job) -> Finished {
         task: job.task,
         compacting: Compacting { percent: terms.limits.read().compact_percent, model: model_of_summaries },
     };
-    let outcome = job.bench.run(input, job.cancel).await;
+    let limit = job.cancel.child_token();
+    let run = job.bench.run(input, limit.clone());
+    let outcome = run_within(run, (&sink, &helm, purse), (&job.cancel, &limit)).await;
     leave(&scope, outcome.ended == Ended::Paused);
     tell_changes((recorder.as_deref(), agent_works.is_some()), &sink).await;
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
@@ -409,6 +253,8 @@ async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
     job.settings = narrowed(&job.settings, &lineage, &above)?;
     job.gate.mode = job.settings.permission_mode;
     job.gate.ceilings = ceilings(&job.terms, &above);
+    let of = |row: &SessionRow| (row.id.clone(), row.settings.budget.unwrap_or_default());
+    job.budgets.splice(..0, above.iter().map(of));
     if let Some(root) = lineage.root() {
         job.gate.root = Some(manager.live(row.client.as_ref(), root).await.map_err(|error| error.0)?);
     }

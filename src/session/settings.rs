@@ -55,6 +55,7 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
         reasoning,
         agent_options,
         model_fallbacks,
+        budget,
         title,
         instructions,
         tools,
@@ -88,6 +89,9 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
         let servers = matches!(models.as_slice(), [all] if all == SERVERS_FALLBACKS);
         settings.model_fallbacks = (!servers).then(|| models.clone());
     }
+    if let Some(budget) = budget {
+        settings.budget = Some(*budget).filter(|budget| !budget.is_empty());
+    }
     if let Some(directory) = working_directory {
         settings.working_directory.clone_from(directory);
     }
@@ -108,6 +112,7 @@ pub fn beginning(settings: &SessionSettings) -> Beginning {
         reasoning: Some(settings.reasoning),
         agent_options: Some(settings.agent_options.clone()).filter(|options| !options.is_empty()),
         model_fallbacks: settings.model_fallbacks.clone(),
+        budget: settings.budget,
         title: settings.title.clone(),
         instructions: settings.instructions.clone(),
         tools: chosen_tools(settings),
@@ -144,6 +149,7 @@ pub fn begun(beginning: &Beginning) -> Option<SessionSettings> {
         reasoning: Reasoning::default(),
         agent_options: AgentOptions::new(),
         model_fallbacks: None,
+        budget: None,
         permissions: beginning.permissions.as_deref().cloned(),
         permission_mode: PermissionMode::default(),
         grants: Vec::new(),
@@ -208,6 +214,7 @@ mod tests {
             reasoning: Reasoning::High,
             agent_options: [("o".to_owned(), AgentSetting::Flag(true))].into(),
             model_fallbacks: None,
+            budget: None,
             permissions: None,
             permission_mode: PermissionMode::Plan,
             grants: Vec::new(),

@@ -1,6 +1,6 @@
 //! What a turn's events add up to: rounds, tokens, messages. Pure.
 
-use crate::protocol::{EventBody, TurnTask, Usage};
+use crate::protocol::{EventBody, Spending, TurnRecord, TurnTask, Usage};
 
 /// What events have added up to so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -11,6 +11,8 @@ pub(super) struct Tally {
     pub(super) usage: Usage,
     /// Messages: the user's, the model's, and tool results.
     pub(super) messages: u64,
+    /// Calls of tools that have begun.
+    pub(super) calls: u64,
     /// Messages that have reached the turn while it ran.
     pub(super) steers: u32,
     /// How often hooks have made the turn go on.
@@ -31,6 +33,22 @@ impl Tally {
         self.continued += 1;
     }
 
+    /// What a turn has spent by what the log says of it: how long it ran is not there.
+    pub(super) fn spent(&self, record: &TurnRecord) -> Spending {
+        let turns = u64::from(record.task.is_none());
+        Spending { turns, tool_calls: self.calls, ..Spending::of(&self.usage) }
+    }
+
+    fn call_begins(&mut self) {
+        self.calls += 1;
+        self.messages += u64::from(std::mem::take(&mut self.silent_reply));
+    }
+
+    fn replied(&mut self, text: &str) {
+        self.silent_reply = text.trim().is_empty();
+        self.messages += u64::from(!self.silent_reply);
+    }
+
     /// Takes the next event.
     pub(super) fn push(&mut self, event: &EventBody) {
         match event {
@@ -42,11 +60,8 @@ impl Tally {
             }
             EventBody::TurnContinued { .. } => self.went_on(),
             EventBody::StreamStart {} => self.rounds += 1,
-            EventBody::StreamComplete { text, .. } => {
-                self.silent_reply = text.trim().is_empty();
-                self.messages += u64::from(!self.silent_reply);
-            }
-            EventBody::ToolCallStart { .. } => self.messages += u64::from(std::mem::take(&mut self.silent_reply)),
+            EventBody::StreamComplete { text, .. } => self.replied(text),
+            EventBody::ToolCallStart { .. } => self.call_begins(),
             EventBody::TurnComplete { usage, .. } | EventBody::CompactionFailed { usage, .. } => {
                 self.usage = self.usage.plus(usage.unwrap_or_default());
             }
@@ -93,6 +108,8 @@ impl Tally {
             | EventBody::ChangesUndone { .. }
             | EventBody::ChangesRedone { .. }
             | EventBody::SessionForked { .. }
+            | EventBody::BudgetWarning(_)
+            | EventBody::BudgetExceeded(_)
             | EventBody::SubagentStart(_)
             | EventBody::SubagentQueued(_)
             | EventBody::SubagentComplete(_)

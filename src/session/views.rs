@@ -328,6 +328,7 @@ impl Compared {
         self.differ("reasoning", &stored.reasoning, &log.reasoning);
         self.differ("agentOptions", &stored.agent_options, &log.agent_options);
         self.differ("modelFallbacks", &stored.model_fallbacks, &log.model_fallbacks);
+        self.differ("budget", &stored.budget, &log.budget);
         self.differ("permissions", &stored.permissions, &log.permissions);
         self.differ("permissionMode", &stored.permission_mode, &log.permission_mode);
     }

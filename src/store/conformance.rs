@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
-    Apart, Grant, GrantRow, GrantSubject, MemoryStore, OpenRun, OutcomeRow, Said, SessionRow, SessionSettings,
-    SqliteStore, Steers, Store, StoreError, TurnRow, Waiting, Which, Write, commit,
+    Apart, ClientSpending, Grant, GrantRow, GrantSubject, MemoryStore, OpenRun, OutcomeRow, Said, SessionRow,
+    SessionSettings, SqliteStore, Steers, Store, StoreError, TurnRow, Waiting, Which, Write, commit,
 };
 use crate::protocol::{
     ClientId, Configure, Event, Held, Lineage, Part, PermissionMode, PromptContent, Reasoning, SessionId,
-    SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, Usage,
+    SessionStatus, Spending, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, Usage,
 };
 
 pub(super) type Shared = Arc<dyn Store>;
@@ -38,6 +38,7 @@ pub(super) fn row(id: &str) -> SessionRow {
         created_at: 10,
         updated_at: 10,
         message_count: 0,
+        spent: Default::default(),
         usage: Usage::default(),
         settings: SessionSettings {
             working_directory: "/w".into(),
@@ -52,6 +53,7 @@ pub(super) fn row(id: &str) -> SessionRow {
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
             model_fallbacks: None,
+            budget: None,
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
@@ -145,6 +147,7 @@ async fn holds(store: Shared) {
     sessions_know_those_under_them(&store).await;
     callbacks_come_in_order(&store).await;
     saved_grants_come_and_go(&store).await;
+    what_clients_have_spent_is_kept_until_its_span_is_over(&store).await;
     the_first_outcome_stays_until_it_has_expired(&store).await;
     store.check().await.expect("works");
     store.close().await.expect("closes");
@@ -513,6 +516,34 @@ async fn saved_grants_come_and_go(store: &Shared) {
     let gone = |id: &str| Write::DeleteGrant(id.parse().expect("an id"));
     put(store, vec![gone("g2"), gone("never")]).await;
     assert_eq!(store.grants().await, Ok(vec![changed]));
+}
+
+async fn what_clients_have_spent_is_kept_until_its_span_is_over(store: &Shared) {
+    let client = |name: &str| Some(name.parse().expect("a client"));
+    let spent = |name: &str, began, tokens| ClientSpending {
+        client: client(name),
+        began,
+        spent: Spending { tokens, ..Spending::default() },
+    };
+    let nobody = ClientSpending { client: None, ..spent("x", 100, 3) };
+    let save = |row: &ClientSpending| Write::SaveSpending(Box::new(row.clone()));
+    assert_eq!(store.spending(client("a").as_ref()).await, Ok(None));
+    put(store, vec![save(&spent("a", 100, 1)), save(&spent("b", 100, 2)), save(&nobody)]).await;
+    put(store, vec![save(&spent("a", 100, 9))]).await;
+    assert_eq!(store.spending(client("a").as_ref()).await, Ok(Some(spent("a", 100, 9))));
+    assert_eq!(store.spending(client("b").as_ref()).await, Ok(Some(spent("b", 100, 2))));
+    assert_eq!(store.spending(None).await, Ok(Some(nobody)));
+    // With the first of the next span those of the one before go.
+    put(store, vec![save(&spent("a", 200, 1))]).await;
+    assert_eq!(store.spending(client("a").as_ref()).await, Ok(Some(spent("a", 200, 1))));
+    assert_eq!((store.spending(client("b").as_ref()).await, store.spending(None).await), (Ok(None), Ok(None)));
+    // What sessions have spent stands in their rows.
+    let mut rich = row("rich");
+    put(store, vec![create("rich")]).await;
+    rich.spent = Spending { tokens: 5, tool_calls: 2, turns: 1, time_ms: 7, ..Spending::default() };
+    put(store, vec![Write::UpdateSession(Box::new(rich.clone()))]).await;
+    let found = store.session(&rich.id).await.expect("read").expect("there");
+    assert_eq!(found.spent, rich.spent);
 }
 
 fn outcome(name: &str, at: u64, body: Option<&str>) -> OutcomeRow {

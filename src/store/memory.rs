@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use self::outcomes::Outcomes;
 use super::lifecycle::{Bell, Bounds, EndsKept, LifecyclePage, gone, line_of};
 use super::{
-    BoxFuture, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, Said, SessionRow, Store, StoreError, TurnRow,
-    Which, Write,
+    BoxFuture, ClientSpending, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, Said, SessionRow, Store,
+    StoreError, TurnRow, Which, Write,
 };
 
 use crate::protocol::{ClientId, Event, SessionId, TurnId, is_lifecycle};
@@ -37,6 +37,7 @@ struct State {
     sessions: BTreeMap<u64, Held>,
     last_number: u64,
     grants: Vec<GrantRow>,
+    spending: Vec<ClientSpending>,
     outcomes: Outcomes,
     /// By client; the one without an id is the empty text.
     lifecycles: HashMap<String, Lifecycle>,
@@ -176,6 +177,7 @@ impl State {
                 | Write::Said(..)
                 | Write::SaveGrant(_)
                 | Write::DeleteGrant(_)
+                | Write::SaveSpending(_)
                 | Write::SaveOutcome(_)
                 | Write::ForgetOutcome(_) => {}
                 Write::DeleteSession(id) => {
@@ -293,6 +295,10 @@ impl State {
                     None => self.grants.push(*row),
                 },
                 Write::DeleteGrant(id) => self.grants.retain(|g| g.grant.id != id),
+                Write::SaveSpending(row) => {
+                    self.spending.retain(|known| known.began >= row.began && known.client != row.client);
+                    self.spending.push(*row);
+                }
                 Write::SaveOutcome(row) => self.outcomes.save(*row),
                 Write::ForgetOutcome(name) => {
                     if self.outcomes.rows.get(&name).is_some_and(|row| row.body.is_none()) {
@@ -427,6 +433,13 @@ impl Store for MemoryStore {
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
         self.read(|s| s.grants.clone())
+    }
+
+    fn spending<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+    ) -> BoxFuture<'a, Result<Option<ClientSpending>, StoreError>> {
+        self.read(|s| s.spending.iter().find(|row| row.client.as_ref() == client).cloned())
     }
 
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {

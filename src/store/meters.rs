@@ -114,6 +114,7 @@ pub(super) fn events_of(writes: &[Write]) -> u64 {
         | Write::Said(..)
         | Write::SaveGrant(_)
         | Write::DeleteGrant(_)
+        | Write::SaveSpending(_)
         | Write::SaveOutcome(_)
         | Write::ForgetOutcome(_) => 0,
     };

@@ -40,7 +40,9 @@ pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
-pub use rows::{Came, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, Steers, TurnRow};
+pub use rows::{
+    Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, Steers, TurnRow,
+};
 pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 pub use sqlite::{Inspection, SqliteStore};
 
@@ -179,6 +181,8 @@ pub enum Write {
     SaveGrant(Box<GrantRow>),
     /// Such a grant goes. Nothing happens when it is gone already.
     DeleteGrant(GrantId),
+    /// What a client has spent; all that clients have spent in spans of time that were over before is forgotten.
+    SaveSpending(Box<ClientSpending>),
     /// A command's outcome, or that it has begun. The first outcome under a name stays, see [`OutcomeRow`].
     SaveOutcome(Box<OutcomeRow>),
     /// A command that had begun was refused after all: nothing is remembered under this name. An outcome stays.
@@ -266,6 +270,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// All grants that outlive their sessions, oldest first.
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>>;
+
+    /// What a client has spent in the span of time that was written down last.
+    fn spending<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+    ) -> BoxFuture<'a, Result<Option<ClientSpending>, StoreError>>;
 
     /// What is remembered of the command of that name. It may have expired: see [`OutcomeRow::at`].
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>>;

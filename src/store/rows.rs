@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    AgentOptions, ClientId, Configure, GrantId, Held, InteractionMode, Lineage, Merge, PermissionConfig,
-    PermissionMode, Reasoning, SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, Usage,
+    AgentOptions, Budget, ClientId, Configure, GrantId, Held, InteractionMode, Lineage, Merge, PermissionConfig,
+    PermissionMode, Reasoning, SessionId, SessionStatus, Spending, TurnId, TurnRecord, TurnSettings, Usage,
 };
 use crate::store::Waiting;
 
@@ -29,6 +29,9 @@ pub struct SessionRow {
     pub message_count: u64,
     /// Tokens of all turns.
     pub usage: Usage,
+    /// What its own turns have spent since it was created.
+    #[serde(default)]
+    pub spent: Spending,
     /// Settings.
     pub settings: SessionSettings,
     /// Where it stands in its tree. None: above all.
@@ -93,6 +96,9 @@ pub struct SessionSettings {
     /// The models that are asked when its own cannot be used; None: those of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_fallbacks: Option<Vec<String>>,
+    /// What it may spend with all that stand under it; None: as much as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// Its own rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionConfig>,
@@ -256,4 +262,15 @@ impl Steers {
         self.reached = self.reached.max(reached);
         places
     }
+}
+
+/// What a client has spent in a span of time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientSpending {
+    /// The client. None: all that say no name.
+    pub client: Option<ClientId>,
+    /// When the span began, in milliseconds since 1970.
+    pub began: u64,
+    /// What was spent in it.
+    pub spent: Spending,
 }

@@ -37,8 +37,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::layer::Layer;
 use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
 use super::{
-    BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, Said, SessionRow, Store, StoreError,
-    TurnRow, Which, Write,
+    BoxFuture, ClientSpending, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, Said, SessionRow,
+    Store, StoreError, TurnRow, Which, Write,
 };
 use crate::base::panics::broken;
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
@@ -303,6 +303,14 @@ impl Store for SqliteStore {
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
         self.read("list the saved grants", |c| read::grants(c))
+    }
+
+    fn spending<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+    ) -> BoxFuture<'a, Result<Option<ClientSpending>, StoreError>> {
+        let client = client.cloned();
+        self.read("look for what a client has spent", move |c| read::spending(c, client.as_ref()))
     }
 
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {

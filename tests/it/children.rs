@@ -382,12 +382,16 @@ async fn a_child_may_do_at_most_what_its_parent_may() {
         .call("POST", "/sessions", Some(json!({ "parent": parent, "workingDirectory": ".." , "sessionId": "up" })))
         .await;
     assert_eq!(refused.status, 400, "{refused:?}");
-    for (body, field) in [
-        (json!({ "parent": parent, "workingDirectory": house.work.path() }), "workingDirectory"),
-        (json!({ "parent": "ses_none" }), "parent"),
+    for (body, status, field) in [
+        (json!({ "parent": parent, "workingDirectory": house.work.path() }), 400, "workingDirectory"),
+        (json!({ "parent": "ses_none" }), 404, "parent"),
     ] {
         let refused = house.call("POST", "/sessions", Some(body)).await;
-        assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!(field)), "{refused:?}");
+        assert_eq!(
+            (refused.status, &refused.json()["error"]["details"]["field"]),
+            (status, &json!(field)),
+            "{refused:?}"
+        );
     }
     // It goes with its parent, and so does what is under it.
     let grandchild = house.session(json!({ "parent": child })).await;

@@ -12,6 +12,7 @@ mod activation;
 mod agents;
 mod anthropic;
 mod attack;
+mod budgets;
 mod changes;
 mod children;
 mod client_calls;

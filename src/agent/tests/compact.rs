@@ -236,6 +236,24 @@ async fn a_turn_that_does_nothing_else() {
     assert_eq!((error.details, script.asked.lock().len()), (Some(json!({ "kind": "not_compacted" })), 1));
 }
 
+#[tokio::test]
+async fn who_answers_in_actions_is_shown_a_transcript() {
+    let (script, log) = (Script::new([vec![sums("sum"), DONE]]), Arc::new(Log::default()));
+    let compact = |focus: Option<&str>| Some(TurnTask::Compact { focus: focus.map(str::to_owned) });
+    let messages = long()[..16].to_vec();
+    let input = TurnInput {
+        task: compact(None),
+        mode: crate::protocol::InteractionMode::Auto,
+        messages: messages.into(),
+        ..turn(&script, &log, 400_000)
+    };
+    let outcome = run_turn(input, CancellationToken::new()).await;
+    assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, summary("sum").as_str()));
+    let asked = script.asked.lock();
+    assert_eq!((asked.len(), asked[0].messages.len()), (1, 1));
+    assert!(asked[0].system.starts_with("You sum up"), "{}", asked[0].system);
+}
+
 /// Never answers.
 struct Silent;
 

@@ -460,6 +460,7 @@ impl Store for Slow {
     fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> Read<'a, Option<Arc<Said>>> { self.0.disk.store.said(id, at) }
     fn open_turns(&self) -> Read<'_, Vec<TurnRow>> { self.0.disk.store.open_turns() }
     fn grants(&self) -> Read<'_, Vec<GrantRow>> { self.0.disk.store.grants() }
+    fn spending<'a>(&'a self, client: Option<&'a ClientId>) -> Read<'a, Option<crate::store::ClientSpending>> { self.0.disk.store.spending(client) }
     fn lifecycle<'a>(&'a self, client: Option<&'a ClientId>, after: u64, limit: usize) -> Read<'a, LifecyclePage> { self.0.disk.store.lifecycle(client, after, limit) }
     fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> Read<'a, u64> { self.0.disk.store.lifecycle_end(client) }
     fn bell(&self) -> &Bell { self.0.disk.store.bell() }

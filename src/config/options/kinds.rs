@@ -10,7 +10,7 @@ use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{AcpServer, Address, AgentType, McpServer, OpenAiApi, Provider, schema};
-use crate::protocol::{PermissionMode, PermissionPolicy};
+use crate::protocol::{Budget, PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
 pub const HIDDEN: &str = "(hidden)";
@@ -158,6 +158,31 @@ impl Setting for f64 {
     }
     fn is(&self, other: &Self) -> bool {
         self.total_cmp(other).is_eq()
+    }
+}
+
+impl Setting for Budget {
+    const EXPECTED: &'static str = "limits joined by commas: tokens=N, costUsd=DOLLARS, timeMs=N, turns=N or toolCalls=N, each once and more than 0";
+    fn parse(text: &OsStr) -> Option<Self> {
+        let mut members = serde_json::Map::new();
+        for part in text.to_str()?.split(',') {
+            let (name, value) = part.split_once('=')?;
+            let value = serde_json::from_str(value.trim()).ok().filter(Value::is_number)?;
+            if members.insert(name.trim().to_owned(), value).is_some() {
+                return None;
+            }
+        }
+        let budget: Self = serde_json::from_value(members.into()).ok()?;
+        budget.check().is_ok().then_some(budget)
+    }
+    fn schema() -> Value {
+        schema::budget()
+    }
+    fn show(&self) -> Value {
+        json!(self)
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
     }
 }
 

@@ -9,13 +9,13 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{changes, mcp, runs, session_tokens};
+use super::{budget, changes, mcp, runs, session_tokens};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
     AgentList, AgentState, AskMcp, CancelRun, CancelledRuns, Compact, Control, CountTokens, CreateSession, Deleted,
     DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView,
-    ModelList, NewSessionToken, Page, PermissionExplanation, Prompt, Proof, RunContext, RunView, SessionTokenList,
-    SessionView, TokenCount, ToolList, TrustProject, TurnRecord, Undo, Undone,
+    ModelList, NewSessionToken, Page, PermissionExplanation, Prompt, Proof, RunContext, RunView, SessionBudgets,
+    SessionTokenList, SessionView, TokenCount, ToolList, TrustProject, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -70,6 +70,7 @@ fn sessions() -> Vec<Row> {
         .body::<CreateSession>()
         .gives::<SessionView>(201, "The session.")
         .headers(&["Location", "ETag"])
+        .refuses(&[404])
         .command();
     let get = operation("sessions.get", "A session as it is now.")
         .takes(flag("snapshot", "With where it is exactly (`snapshot`): its events `after` `snapshot.seq` go on from there without a gap or a repeat."))
@@ -280,6 +281,8 @@ fn run_tree() -> Vec<Row> {
         .takes(cursor("SessionId"))
         .takes(limit())
         .gives::<Page<SessionView>>(200, "A page of sessions.");
+    let spent = operation("sessions.budget", "What a session's turns may spend, and what is spent of it.")
+        .gives::<SessionBudgets>(200, "The budgets.");
     let list = operation("runs.list", "Turns as runs of a tree, those of the newest sessions first.")
         .takes(id("sessionId", "SessionId", "Only those of this session and of all under it."))
         .takes(query(
@@ -303,6 +306,7 @@ fn run_tree() -> Vec<Row> {
         .refuses(&[409]);
     vec![
         row(GET, "/sessions/{sessionId}/children", runs::children, children),
+        row(GET, "/sessions/{sessionId}/budget", budget::show, spent),
         row(GET, "/runs", runs::list, list),
         row(GET, "/runs/{runId}", runs::show, show),
         row(GET, "/runs/{runId}/context", runs::context, context),

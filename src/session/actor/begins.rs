@@ -14,9 +14,11 @@ use crate::base::clock;
 use crate::model::ERRANDS_MODEL_ID;
 use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId};
 use crate::session::gate::SessionGate;
+use crate::session::helm::Helm;
 use crate::session::journal::Entry;
-use crate::session::runner::{self, Helm, Job, TurnSink};
+use crate::session::runner::{self, Job};
 use crate::session::settings::configure;
+use crate::session::sink::TurnSink;
 use crate::session::traced::TurnTrace;
 use crate::session::turn::{Input, Phase};
 use crate::store::{Came, Said, SessionRow, StoreError, TurnRow, Waiting, Write};
@@ -150,6 +152,7 @@ impl Actor {
             progress,
             conversation: self.conversation.take(),
             gate,
+            budgets: vec![(self.row.id.clone(), self.row.settings.budget.unwrap_or_default())],
             sink: Arc::clone(&running.sink),
             helm: Arc::clone(&running.helm),
             scope: Arc::clone(&self.scope),

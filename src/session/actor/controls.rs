@@ -319,7 +319,9 @@ impl Actor {
         running.phase = running.phase.after(kind.input()).unwrap_or(Phase::Failed);
         running.note_end(None);
         running.sink.close();
-        let written = self.repair(&mut running.row).await;
+        // What it spent before a restart is not the sink's.
+        let spent = Some(running.sink.spent()).filter(|spent| !spent.is_nothing());
+        let written = self.repair(&mut running.row, spent).await;
         self.after_end(running, written.clone()).await;
         written.map_err(|e| store_failure(&e))
     }

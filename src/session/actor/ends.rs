@@ -25,7 +25,7 @@ impl Running {
             Ended::Interrupted => (Input::Halt, None),
             Ended::Paused => (Input::Hold, None),
             Ended::IterationLimit => (Input::Fail, Some(iteration_limit(rounds_max))),
-            Ended::Failed(error) => (Input::Fail, Some(error.clone())),
+            Ended::OverBudget(error) | Ended::Failed(error) => (Input::Fail, Some(error.clone())),
         };
         self.phase = self.phase.after(input).unwrap_or(Phase::Failed);
         if let (Phase::Aborted, Some(error)) = (self.phase, &error) {
@@ -40,6 +40,8 @@ impl Running {
                 record.stop_reason = Some(cut_off(stop).unwrap_or(TurnStop::EndTurn));
             }
             (Phase::Failed, Ended::IterationLimit, _) => record.stop_reason = Some(TurnStop::MaxIterations),
+            (Phase::Failed, Ended::OverBudget(_), _) => record.stop_reason = Some(TurnStop::Budget),
+            (Phase::Failed, Ended::Failed(error), _) if is_loop(error) => record.stop_reason = Some(TurnStop::Loop),
             // It said nothing, and why.
             (Phase::Failed, Ended::Failed(error), stop) if is_blank(error) => {
                 record.stop_reason = Some(cut_off(stop).unwrap_or(TurnStop::Error));
@@ -88,6 +90,11 @@ fn cut_off(stop: Option<StopReason>) -> Option<TurnStop> {
         StopReason::Refusal => Some(TurnStop::Refusal),
         StopReason::EndTurn | StopReason::ToolUse | StopReason::Paused => None,
     }
+}
+
+/// Whether this is the error of a model that cannot be brought out of its circles.
+fn is_loop(error: &ErrorBody) -> bool {
+    error.details.as_ref().is_some_and(|details| details["kind"] == "loop")
 }
 
 /// Whether this is the error of a model that said nothing.

@@ -65,6 +65,7 @@ pub(in crate::session) fn view_of(row: &SessionRow, last_seq: u64) -> SessionVie
         reasoning: row.settings.reasoning,
         agent_options: row.settings.agent_options.clone(),
         model_fallbacks: row.settings.model_fallbacks.clone(),
+        budget: row.settings.budget,
         tools: chosen_tools(&row.settings),
         permission_mode: row.settings.permission_mode,
         title: row.settings.title.clone(),

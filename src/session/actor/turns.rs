@@ -17,10 +17,10 @@ use crate::agent::Ended;
 use crate::base::{clock, limit};
 use crate::protocol::{
     ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode,
-    SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, TurnTask,
+    SessionId, SessionStatus, Spending, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop, TurnTask,
 };
 use crate::session::journal::Entry;
-use crate::session::manager::Counted;
+use crate::session::manager::{Counted, Manager};
 use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::Finished;
@@ -41,6 +41,7 @@ impl Actor {
             return Err(stopping());
         }
         self.check_version(prompt.if_version)?;
+        Manager { shelf: Arc::clone(&self.shelf) }.afford(&self.row).await?;
         let version = self.row.version;
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
         let mode = match (&self.running, prompt.mode) {
@@ -215,7 +216,7 @@ impl Actor {
             Ok(_) | Err(_) => {}
         }
         running.sink.close();
-        let tally = running.sink.tally();
+        let (tally, spent) = (running.sink.tally(), running.sink.spent());
         running.row.record.rounds = tally.rounds;
         running.row.record.usage = tally.usage;
         let ended = cut.as_ref().map_or(finished.ended, |error| Ended::Failed(log_failed(error)));
@@ -223,11 +224,11 @@ impl Actor {
         running.close(&ended, (finished.final_text, finished.stop), rounds_max);
         running.row.record.output = finished.output.filter(|_| running.row.record.status == TurnStatus::Completed);
         let written = if cut.is_some() || finished.broken || holds {
-            self.repair(&mut running.row).await
+            self.repair(&mut running.row, Some(spent)).await
         } else {
             self.conversation = finished.conversation;
             let titled = self.titled(finished.title);
-            match self.write_end(&mut running.row, (titled, true), &tally).await {
+            match self.write_end(&mut running.row, (titled, true), (&tally, spent)).await {
                 Ok(()) => Ok(()),
                 Err(error) => return self.fail_unwritten(running, &error).await,
             }
@@ -248,7 +249,8 @@ impl Actor {
         // Who aborted it was told so.
         running.phase = if running.row.aborted.is_some() { Phase::Aborted } else { Phase::Failed };
         running.note_end(Some(log_failed(error)));
-        let written = self.repair(&mut running.row).await;
+        let spent = running.sink.spent();
+        let written = self.repair(&mut running.row, Some(spent)).await;
         self.after_end(running, written).await;
     }
 
@@ -263,7 +265,8 @@ impl Actor {
         let turn = &running.row.record.turn_id;
         tracing::warn!(session = %self.row.id, %turn, "a turn that was told to stop did not in time and was cut off");
         running.close(&Ended::Aborted, (String::new(), None), 0);
-        let written = self.repair(&mut running.row).await;
+        let spent = running.sink.spent();
+        let written = self.repair(&mut running.row, Some(spent)).await;
         self.after_end(running, written).await;
     }
 
@@ -304,7 +307,7 @@ impl Actor {
     /// Writes the end that is owed, if one is.
     async fn settle_owed(&mut self) -> Result<(), StoreError> {
         let Some(mut owed) = self.owed.take() else { return Ok(()) };
-        if let Err(error) = self.repair(&mut owed.row).await {
+        if let Err(error) = self.repair(&mut owed.row, None).await {
             owed.retry_at = pause();
             self.owed = Some(owed);
             return Err(error);
@@ -323,7 +326,7 @@ impl Actor {
     }
 
     /// Writes the end of a turn of which the log may lack a part: closes what it has opened there.
-    pub(super) async fn repair(&mut self, turn: &mut TurnRow) -> Result<(), StoreError> {
+    pub(super) async fn repair(&mut self, turn: &mut TurnRow, spent: Option<Spending>) -> Result<(), StoreError> {
         self.conversation = None;
         self.live.journal.reopen();
         self.live.journal.flush().await?;
@@ -332,9 +335,10 @@ impl Actor {
         turn.record.rounds = remains.tally.rounds;
         turn.record.usage = remains.tally.usage;
         let mut tally = remains.tally;
+        let spent = spent.unwrap_or_else(|| tally.spent(&turn.record));
         let (closing, messages) = remains.close(&reason_of(&turn.record));
         tally.messages = messages;
-        self.write_end(turn, (closing, false), &tally).await.inspect_err(|_| {
+        self.write_end(turn, (closing, false), (&tally, spent)).await.inspect_err(|_| {
             self.live.journal.reopen();
         })
     }
@@ -345,7 +349,7 @@ impl Actor {
         &mut self,
         turn: &mut TurnRow,
         (closing, goes_on): (Vec<EventBody>, bool),
-        tally: &Tally,
+        (tally, spent): (&Tally, Spending),
     ) -> Result<(), StoreError> {
         let turn_id = &turn.record.turn_id.clone();
         let (reached, late) = turn.steers.parted(tally.steers);
@@ -354,6 +358,7 @@ impl Actor {
         let mut row = self.row.clone();
         row.message_count += tally.messages;
         row.usage = row.usage.plus(turn.record.usage);
+        row.spent = row.spent.plus(spent);
         row.updated_at = clock::now_ms();
         let more = !late.is_empty() || !self.queue.is_empty();
         row.status = if more { SessionStatus::Active } else { status_after(turn.record.status) };

@@ -152,6 +152,8 @@ pub(super) fn settings_of(
             .permission_mode
             .map_or(parent.permission_mode, |mode| lower(mode, parent.permission_mode)),
         grants: Vec::new(),
+        // What it spends is its parent's.
+        budget: None,
         ..parent.clone()
     })
 }
@@ -181,6 +183,7 @@ mod tests {
             reasoning: Reasoning::High,
             agent_options: Default::default(),
             model_fallbacks: None,
+            budget: None,
             permissions: None,
             permission_mode: mode,
             grants: Vec::new(),
@@ -196,6 +199,7 @@ mod tests {
             created_at: 0,
             updated_at: 0,
             message_count: 0,
+            spent: Default::default(),
             usage: Usage::default(),
             settings,
             lineage: None,

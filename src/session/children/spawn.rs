@@ -67,6 +67,7 @@ impl TurnChildren {
             created_at: now,
             updated_at: now,
             message_count: 0,
+            spent: Default::default(),
             usage: Usage::default(),
             settings,
             lineage: Some(Box::new(lineage)),
@@ -82,14 +83,7 @@ impl TurnChildren {
         drop(alone);
         let run = added?;
         counted.keep();
-        let state = ChildState {
-            session: row.id.clone(),
-            name: spawn.name,
-            run: Some(RunId { session: row.id.clone(), turn: run.turn.clone() }),
-            status: TurnStatus::Queued,
-            text: String::new(),
-            merge: None,
-        };
+        let state = queued(spawn.name, &run);
         self.shelf.follow((&live.id, live.client.as_ref()), run, Some(unfinished));
         Ok(state)
     }
@@ -242,4 +236,16 @@ pub(super) fn start_event(
         background: run.background,
         branch: lineage.worktree.map(|tree| tree.branch),
     }))
+}
+
+/// A run that has not begun yet.
+fn queued(name: Option<String>, run: &OpenRun) -> ChildState {
+    ChildState {
+        session: run.session.clone(),
+        name,
+        run: Some(RunId { session: run.session.clone(), turn: run.turn.clone() }),
+        status: TurnStatus::Queued,
+        text: String::new(),
+        merge: None,
+    }
 }

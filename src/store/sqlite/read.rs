@@ -10,7 +10,7 @@ use super::turn::TurnBody;
 use super::write::{key_of, split_key};
 use super::{chained, fresh, record};
 use crate::protocol::{ClientId, Event, SessionId, SessionStatus, TurnId};
-use crate::store::{GrantRow, SessionRow, StoreError, TurnRow, Which};
+use crate::store::{ClientSpending, GrantRow, SessionRow, StoreError, TurnRow, Which};
 
 /// Bytes of log bodies in one answer, about.
 const EVENTS_BYTES_MAX: usize = 1 << 20;
@@ -53,8 +53,7 @@ fn id<T: std::str::FromStr<Err = crate::protocol::BadId>>(row: &Row<'_>, column:
     row.get_ref(column)?.as_str()?.parse().map_err(|e| unreadable(column, e))
 }
 
-const SESSION_COLUMNS: &str =
-    "id, client, status, version, created_at, updated_at, message_count, usage, settings, lineage, children, number";
+const SESSION_COLUMNS: &str = "id, client, status, version, created_at, updated_at, message_count, usage, settings, lineage, children, spent, number";
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let client = row.get_ref(1)?.as_str_or_null()?.map(str::parse).transpose().map_err(|e| unreadable(1, e))?;
@@ -70,6 +69,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         settings: json(row, 8)?,
         lineage: json_or_null(row, 9)?,
         children: json_or_null(row, 10)?.unwrap_or_default(),
+        spent: json_or_null(row, 11)?.unwrap_or_default(),
     })
 }
 
@@ -161,6 +161,16 @@ pub(super) fn grants(connection: &Connection) -> Read<Vec<GrantRow>> {
     let mut list = connection.prepare("SELECT body FROM saved_grant ORDER BY id")?;
     let rows = list.query_map([], |row| json(row, 0))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// No client has an empty name: that row is of all that say none.
+pub(super) fn spending(connection: &Connection, client: Option<&ClientId>) -> Read<Option<ClientSpending>> {
+    let mut find = connection.prepare_cached("SELECT began, body FROM client_spending WHERE client = ?")?;
+    let name = client.map_or("", ClientId::as_str);
+    let found = find.query_row([name], |row| {
+        Ok(ClientSpending { client: client.cloned(), began: row.get(0)?, spent: json(row, 1)? })
+    });
+    Ok(found.optional()?)
 }
 
 pub(super) fn session_count(connection: &Connection) -> Read<u64> {

@@ -106,6 +106,13 @@ const STEPS: &[Step] = &[
     CREATE INDEX session_with_children ON session (number) WHERE children IS NOT NULL;
 ",
     ),
+    // What sessions have spent since they were created, and clients in a span of time.
+    Step::Sql(
+        "
+    ALTER TABLE session ADD COLUMN spent TEXT;
+    CREATE TABLE client_spending (client TEXT PRIMARY KEY, began INTEGER NOT NULL, body TEXT NOT NULL) WITHOUT ROWID;
+",
+    ),
 ];
 
 /// One step.

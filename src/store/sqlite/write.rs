@@ -376,6 +376,7 @@ impl Writer {
             Write::Said(id, at, said) => self.save_said((id, *at), said.as_deref()),
             Write::SaveGrant(row) => self.save_grant(row),
             Write::DeleteGrant(id) => self.delete_grant(id),
+            Write::SaveSpending(row) => self.save_spending(row),
             Write::SaveOutcome(row) => Ok(outcome::save(&self.connection, row)?),
             Write::ForgetOutcome(name) => Ok(outcome::forget(&self.connection, name)?),
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use simse::app::{App, Extras};
 use simse::config::Settings;
 use simse::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
-use simse::protocol::{Message, Part, ToolCallRequest};
+use simse::protocol::{Message, Part, ToolCallRequest, Usage};
 use simse::server::{ListenOptions, Server};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
@@ -34,6 +34,8 @@ pub enum Does {
     Waits,
     /// Fails.
     Fails(&'static str),
+    /// Takes so many tokens, which cost so many dollars.
+    Takes(u64, f64),
 }
 
 /// A model whose rounds are told in advance; `done` when nothing is told.
@@ -134,6 +136,10 @@ fn play(round: Vec<Does>, gate: &Arc<Semaphore>, cancel: CancellationToken) -> M
                 Some(Does::Fails(why)) => {
                     over = true;
                     break Err(ModelError::Refused(why.to_owned()));
+                }
+                Some(Does::Takes(tokens, dollars)) => {
+                    let cost = simse::protocol::Cost::of_dollars(dollars);
+                    break Ok(ModelEvent::Usage(Usage { output_tokens: tokens, cost, ..Usage::default() }));
                 }
                 Some(Does::Floods(..)) => unreachable!("unfolded above"),
                 None => {

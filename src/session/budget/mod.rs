@@ -1,0 +1,148 @@
+//! Budgets: what a session with all under it may spend, and what a client may in a span of time.
+//!
+//! A session's own budget holds for it and for the sessions under it; so that of the one above all is its tree's, and what a
+//! session spends counts on its whole path. A client's budget is the server's word. What is spent is kept in the rows of the
+//! sessions when a turn ends, and of the client with each reply; in between it is in memory, where all turns that run see it
+//! at once.
+//!
+//! Promises: no request to a model and no call of a tool begins when what it takes is gone; what runs when the time is over is
+//! cut off. So tokens and money are passed at most by the requests that are under way, and calls by none but those that begin
+//! in the same moment. Where nobody set a budget, nothing is asked of the store but the rows of a tree, once.
+
+mod account;
+mod asked;
+mod purse;
+mod report;
+mod turn;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+pub(super) use self::account::Tree;
+use self::account::{Account, ClientAccount, span_of};
+pub(super) use self::purse::{Payer, Purse, Works};
+use self::report::exceeded;
+pub(super) use self::turn::{purse, run_within};
+use super::Terms;
+use super::live::Live;
+use crate::base::{clock, limit};
+use crate::protocol::{Budget, ClientId, SessionId, Spending};
+use crate::store::{SessionRow, Store, StoreError};
+
+/// Rows that are read at once.
+const PAGE: usize = 200;
+
+/// What all of a server's sessions and clients have spent, as far as somebody asks.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    trees: Mutex<HashMap<SessionId, Weak<Tree>>>,
+    clients: Mutex<HashMap<Option<ClientId>, Arc<ClientAccount>>>,
+    /// One at a time reads what is not known yet.
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// A session's budget and those of the sessions above it, the one above all first.
+pub(super) type Budgets = Vec<(SessionId, Budget)>;
+
+/// Whom a turn is paid by: the sessions on its path, each with its budget, and their client. The server's budget of a session
+/// holds for the one above all.
+fn payer(terms: &Terms, client: Option<ClientId>, mut budgets: Budgets) -> Payer {
+    let limits = terms.limits.read();
+    if let Some((_, root)) = budgets.first_mut() {
+        *root = root.within(limits.session_budget);
+    }
+    Payer { client, budgets, of_client: (limits.client_budget, limits.budget_window_ms) }
+}
+
+impl Ledger {
+    /// The purse of a turn of which `known` is spent and not written down yet. What is spent in the tree is known as long as the
+    /// session is in memory.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(super) async fn purse(&self, live: &Live, payer: Payer, known: Spending) -> Result<Arc<Purse>, StoreError> {
+        let purse = Purse::open((self, live.store.as_ref()), payer, known).await?;
+        let _ = live.tree.set(purse.tree());
+        Ok(Arc::new(purse))
+    }
+
+    /// What is spent in the tree under `root`.
+    ///
+    /// # Errors
+    /// What the store says.
+    async fn tree(&self, store: &dyn Store, root: &SessionId) -> Result<Arc<Tree>, StoreError> {
+        let known = |trees: &HashMap<SessionId, Weak<Tree>>| trees.get(root).and_then(Weak::upgrade);
+        if let Some(tree) = known(&self.trees.lock()) {
+            return Ok(tree);
+        }
+        let _alone = self.reading.lock().await;
+        if let Some(tree) = known(&self.trees.lock()) {
+            return Ok(tree);
+        }
+        let tree = Arc::new(Tree::of(spent_in(store, root).await?));
+        let mut trees = self.trees.lock();
+        if trees.len() >= limit::BUDGET_ACCOUNTS_MAX {
+            trees.retain(|_, tree| tree.strong_count() > 0);
+        }
+        trees.insert(root.clone(), Arc::downgrade(&tree));
+        Ok(tree)
+    }
+
+    /// What a client has spent in the span of time in which we are.
+    ///
+    /// # Errors
+    /// What the store says.
+    async fn client(
+        &self,
+        store: &dyn Store,
+        client: Option<&ClientId>,
+        window_ms: u64,
+    ) -> Result<Arc<ClientAccount>, StoreError> {
+        let key = client.cloned();
+        if let Some(account) = self.clients.lock().get(&key) {
+            return Ok(Arc::clone(account));
+        }
+        let _alone = self.reading.lock().await;
+        if let Some(account) = self.clients.lock().get(&key) {
+            return Ok(Arc::clone(account));
+        }
+        let began = span_of(clock::now_ms(), window_ms);
+        let kept = store.spending(client).await?.filter(|row| row.began >= began);
+        let known = kept.map_or((began, Default::default()), |row| (row.began, row.spent));
+        let account = Arc::new(ClientAccount::new(key.clone(), known));
+        let mut clients = self.clients.lock();
+        if clients.len() >= limit::BUDGET_ACCOUNTS_MAX {
+            // What is written down can be read again.
+            clients.retain(|_, account| Arc::strong_count(account) > 1);
+        }
+        clients.insert(key, Arc::clone(&account));
+        Ok(account)
+    }
+}
+
+/// What the rows of a tree say: each session's account has what it and all under it have spent.
+async fn spent_in(store: &dyn Store, root: &SessionId) -> Result<HashMap<SessionId, Account>, StoreError> {
+    let mut sums: HashMap<SessionId, Spending> = HashMap::new();
+    let mut add = |row: &SessionRow| {
+        let path = row.lineage.iter().flat_map(|lineage| lineage.path.iter());
+        for id in path.chain([&row.id]) {
+            let sum = sums.entry(id.clone()).or_default();
+            *sum = sum.plus(row.spent);
+        }
+    };
+    if let Some(row) = store.session(root).await? {
+        add(&row);
+    }
+    let mut after = None;
+    loop {
+        let page = store.family(root, after.as_ref(), PAGE).await?;
+        page.iter().for_each(&mut add);
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = Some(last.id.clone()),
+            _ => break,
+        }
+    }
+    Ok(sums.into_iter().map(|(id, spent)| (id, Account::with(spent))).collect())
+}

@@ -1,0 +1,84 @@
+//! A turn and its budgets: who pays, whether it may begin, and how it ends when something is spent.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Purse, exceeded, payer};
+use crate::agent::{Ended, Sink as _, TurnOutcome};
+use crate::protocol::{BudgetNotice, EventBody, Spending};
+use crate::session::helm::Helm;
+use crate::session::runner::Job;
+use crate::session::sink::TurnSink;
+use crate::session::store_failure;
+
+/// Who pays for the turn. None: it was stopped meanwhile.
+///
+/// # Errors
+/// How the turn ends that cannot begin.
+pub(in crate::session) async fn purse(job: &Job) -> Result<Option<Arc<Purse>>, Ended> {
+    let tally = job.sink.tally();
+    let known = Spending { tool_calls: tally.calls, ..Spending::of(&tally.usage) };
+    let known = if job.progress.begun { known } else { Spending::default() };
+    let payer = payer(&job.terms, job.live.client.clone(), job.budgets.clone());
+    let opened = tokio::select! {
+        biased;
+        () = job.cancel.cancelled() => return Ok(None),
+        opened = job.shelf.ledger.purse(&job.live, payer, known) => opened,
+    };
+    let opened = opened.map_err(|error| Ended::Failed(store_failure(&error).0))?;
+    // A turn that goes on after a pause has one already.
+    let purse = job.sink.pay_from(opened);
+    job.helm.hold_to(&job.sink);
+    let begins = !job.progress.begun && job.task.is_none();
+    let gone = if begins { purse.gone_for_turn() } else { purse.gone_for_request() };
+    if let Some(notice) = gone {
+        return Err(told_gone(&job.sink, notice));
+    }
+    if begins {
+        job.sink.spend(Spending { turns: 1, ..Spending::default() });
+    }
+    Ok(Some(Arc::clone(purse)))
+}
+
+/// Runs a turn: it ends when something of its budgets is spent, and says so. What it does when their time is over is cut off.
+pub(in crate::session) async fn run_within(
+    run: impl Future<Output = TurnOutcome>,
+    (sink, helm, purse): (&TurnSink, &Helm, &Purse),
+    (cancel, limit): (&CancellationToken, &CancellationToken),
+) -> TurnOutcome {
+    tokio::pin!(run);
+    let ended = tokio::select! {
+        biased;
+        outcome = &mut run => Some(outcome),
+        () = purse.time_over() => None,
+    };
+    let mut outcome = match ended {
+        Some(outcome) => outcome,
+        None => {
+            limit.cancel();
+            run.await
+        }
+    };
+    if let Some(notice) = spent_by(&outcome.ended, (helm, purse), cancel) {
+        outcome.ended = told_gone(sink, notice);
+    }
+    outcome
+}
+
+/// What was spent that ended a turn, if that is why it ended.
+fn spent_by(ended: &Ended, (helm, purse): (&Helm, &Purse), cancel: &CancellationToken) -> Option<BudgetNotice> {
+    match ended {
+        Ended::Interrupted => helm.gone(),
+        Ended::Aborted if !cancel.is_cancelled() => purse.gone_for_request(),
+        _ => None,
+    }
+}
+
+/// The log and the caller are told what is spent.
+fn told_gone(sink: &TurnSink, notice: BudgetNotice) -> Ended {
+    let ended = Ended::OverBudget(exceeded(&notice));
+    // A sink that fails is noticed by the actor.
+    let _ = sink.emit(EventBody::BudgetExceeded(notice));
+    ended
+}
