@@ -530,6 +530,124 @@ export interface AttachedFile {
   readonly text: string
 }
 
+/**
+ * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money more than 0.
+ */
+export interface Budget {
+  /** Tokens, sent and received. A request that has begun ends, so this can be passed by what one request takes. */
+  readonly tokens?: number
+  /** What they cost, in US dollars, where the prices of the models are known. */
+  readonly costUsd?: number
+  /**
+   * How long turns run, in milliseconds; those that run side by side count each. What runs when it is over is cut off.
+   */
+  readonly timeMs?: number
+  /** Turns that answer prompts. */
+  readonly turns?: number
+  /** Calls of tools. */
+  readonly toolCalls?: number
+}
+
+/** A limit is reached: the turn ends. */
+export interface BudgetExceededEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'budget.exceeded'
+  /** A budget of which something is gone, or nearly. */
+  readonly payload: BudgetNotice
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/**
+ * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money more than 0.
+ */
+export interface BudgetInput {
+  /** Tokens, sent and received. A request that has begun ends, so this can be passed by what one request takes. */
+  readonly tokens?: number | null | undefined
+  /** What they cost, in US dollars, where the prices of the models are known. */
+  readonly costUsd?: number | null | undefined
+  /**
+   * How long turns run, in milliseconds; those that run side by side count each. What runs when it is over is cut off.
+   */
+  readonly timeMs?: number | null | undefined
+  /** Turns that answer prompts. */
+  readonly turns?: number | null | undefined
+  /** Calls of tools. */
+  readonly toolCalls?: number | null | undefined
+}
+
+/** A kind of what is spent: the name of its limit in a `Budget`. */
+export type BudgetKind =
+  /** Tokens. */
+  | 'tokens'
+  /** Money. */
+  | 'costUsd'
+  /** Time. */
+  | 'timeMs'
+  /** Turns. */
+  | 'turns'
+  /** Calls of tools. */
+  | 'toolCalls'
+
+/** A budget of which something is gone, or nearly. */
+export interface BudgetNotice {
+  /** What is. */
+  readonly kind: BudgetKind
+  /** Whose it is. */
+  readonly scope: BudgetScope
+  /** The session, where it is one's. */
+  readonly sessionId?: SessionId
+  /** What may be spent. Empty: as much as it likes. */
+  readonly limits: Budget
+  /** What was. */
+  readonly spent: Spending
+  /** When it begins anew, in milliseconds since 1970. Absent: never. */
+  readonly resetsAt?: number
+}
+
+/** Whose budget it is. */
+export type BudgetScope =
+  /** A session's, with all that stand under it: that of the one above all is its tree's. */
+  | 'session'
+  /** A client's, for a span of time. */
+  | 'client'
+
+/** A budget, and what is spent of it. */
+export interface BudgetState {
+  /** Whose it is. */
+  readonly scope: BudgetScope
+  /** The session, where it is one's. */
+  readonly sessionId?: SessionId
+  /** What may be spent. Empty: as much as it likes. */
+  readonly limits: Budget
+  /** What was. */
+  readonly spent: Spending
+  /** When it begins anew, in milliseconds since 1970. Absent: never. */
+  readonly resetsAt?: number
+}
+
+/** Four fifths of a limit are spent: of the session's budget, of one above it, or of the client's. */
+export interface BudgetWarningEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'budget.warning'
+  /** A budget of which something is gone, or nearly. */
+  readonly payload: BudgetNotice
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
 /** `POST /runs/:id/cancel`. */
 export interface CancelRun {
   /** Why, for the record. */
@@ -962,6 +1080,11 @@ export interface Configure {
    * server.
    */
   readonly modelFallbacks?: readonly string[]
+  /**
+   * What it may spend from its beginning on, with all sessions that stand under it; no limit: as much as it likes. A
+   * limit that is reached ends its turns, and theirs.
+   */
+  readonly budget?: Budget
   /** Another title; empty: none. */
   readonly title?: string
   /** Other instructions; empty: none. */
@@ -1016,6 +1139,11 @@ export interface ConfigureInput {
    * server.
    */
   readonly modelFallbacks?: readonly string[] | null | undefined
+  /**
+   * What it may spend from its beginning on, with all sessions that stand under it; no limit: as much as it likes. A
+   * limit that is reached ends its turns, and theirs.
+   */
+  readonly budget?: BudgetInput | null | undefined
   /** Another title; empty: none. */
   readonly title?: string | null | undefined
   /** Other instructions; empty: none. */
@@ -1067,6 +1195,11 @@ export interface Configured {
    * server.
    */
   readonly modelFallbacks?: readonly string[]
+  /**
+   * What it may spend from its beginning on, with all sessions that stand under it; no limit: as much as it likes. A
+   * limit that is reached ends its turns, and theirs.
+   */
+  readonly budget?: Budget
   /** Another title; empty: none. */
   readonly title?: string
   /** Other instructions; empty: none. */
@@ -1157,6 +1290,8 @@ export interface CreateSession {
    * the server's.
    */
   readonly modelFallbacks?: readonly string[] | null | undefined
+  /** What it may spend, see `Configure::budget`. Default: as much as it likes. */
+  readonly budget?: BudgetInput | null | undefined
   /**
    * Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's
    * may become `allow`).
@@ -1334,7 +1469,6 @@ export type Event =
   | ToolCallErrorEvent
   | ToolTimeoutEvent
   | TurnCompleteEvent
-  | TurnContinuedEvent
   | PermissionRequestEvent
   | PermissionResponseEvent
   | PermissionGrantedEvent
@@ -1356,6 +1490,8 @@ export type Event =
   | SubagentErrorEvent
   | SubagentRequestEvent
   | SubagentResponseEvent
+  | BudgetWarningEvent
+  | BudgetExceededEvent
   | AbortEvent
 
 /** What happened: `type` and `payload` of an event. */
@@ -1807,16 +1943,6 @@ export type EventBody =
         readonly usage?: Usage
       }
     }
-  /** The turn would have ended, and goes on with these texts: hooks say that it is not done. */
-  | {
-      /** What happened. */
-      readonly type: 'turn.continued'
-      /** What there is to know about it. */
-      readonly payload: {
-        /** What the model is told. */
-        readonly texts: readonly string[]
-      }
-    }
   /** A question to the client that blocks a call. */
   | {
       /** What happened. */
@@ -2081,6 +2207,20 @@ export type EventBody =
       /** Such a question has its end. */
       readonly payload: SubagentResponse
     }
+  /** Four fifths of a limit are spent: of the session's budget, of one above it, or of the client's. */
+  | {
+      /** What happened. */
+      readonly type: 'budget.warning'
+      /** A budget of which something is gone, or nearly. */
+      readonly payload: BudgetNotice
+    }
+  /** A limit is reached: the turn ends. */
+  | {
+      /** What happened. */
+      readonly type: 'budget.exceeded'
+      /** A budget of which something is gone, or nearly. */
+      readonly payload: BudgetNotice
+    }
   /** A turn was aborted or interrupted. */
   | {
       /** What happened. */
@@ -2103,7 +2243,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'turn.continued' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'budget.warning' | 'budget.exceeded' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -3186,6 +3326,15 @@ export interface RunViewPage {
   readonly nextCursor: string | null
 }
 
+/** `GET /sessions/:id/budget`: all that a session's turns are held to, its own first and its client's last. */
+export interface SessionBudgets {
+  /**
+   * Its own with all that stand under it, those of the sessions above it that have limits, and its client's, if it has
+   * limits.
+   */
+  readonly budgets: readonly BudgetState[]
+}
+
 /** A turn ended by itself. */
 export interface SessionCompletedEvent {
   /** Its number in its session, from 1. */
@@ -3449,6 +3598,8 @@ export interface SessionView {
   readonly reasoning: Reasoning
   /** What the options of its agent are set to, as far as that was chosen here. */
   readonly agentOptions?: Readonly<Record<string, AgentSetting>>
+  /** What it may spend with all that stand under it. Absent: as much as it likes. */
+  readonly budget?: Budget
   /**
    * The models that are asked when its own cannot be used, as far as that was chosen here. Absent: those of the server.
    */
@@ -3526,6 +3677,20 @@ export interface Snapshot {
   readonly open?: Underway
   /** The turns that wait, in the order in which they will run. */
   readonly queue: readonly TurnRecord[]
+}
+
+/** What was spent. */
+export interface Spending {
+  /** Tokens, sent and received. */
+  readonly tokens?: number
+  /** What they cost, in US dollars, where the prices are known. */
+  readonly costUsd?: number
+  /** How long turns ran, in milliseconds. */
+  readonly timeMs?: number
+  /** Turns that answered prompts. */
+  readonly turns?: number
+  /** Calls of tools. */
+  readonly toolCalls?: number
 }
 
 /** The model's text of one round, whole. */
@@ -4070,25 +4235,6 @@ export interface TurnCompleteEvent {
   readonly at: number
 }
 
-/** The turn would have ended, and goes on with these texts: hooks say that it is not done. */
-export interface TurnContinuedEvent {
-  /** Its number in its session, from 1. */
-  readonly seq: number
-  /** What happened. */
-  readonly type: 'turn.continued'
-  /** What there is to know about it. */
-  readonly payload: {
-    /** What the model is told. */
-    readonly texts: readonly string[]
-  }
-  /** Its session. */
-  readonly sessionId: SessionId
-  /** Its turn. */
-  readonly turnId?: TurnId
-  /** When, in milliseconds since 1970. */
-  readonly at: number
-}
-
 /** A control of the turn was accepted: what becomes of it, other events say. */
 export interface TurnControlEvent {
   /** Its number in its session, from 1. */
@@ -4290,6 +4436,10 @@ export type TurnStop =
   | 'refusal'
   /** The limit of rounds with the model. */
   | 'max_iterations'
+  /** A budget is spent: the session's, that of one above it, or the client's. */
+  | 'budget'
+  /** The model went in a circle, and went on when it was told. */
+  | 'loop'
   /** A client aborted it. */
   | 'aborted'
   /** A client interrupted it. */
@@ -4561,6 +4711,8 @@ export interface SessionsClient {
     /** At most so many entries. */
     readonly limit?: number | undefined
   }): PagedList<SessionView>
+  /** What a session's turns may spend, and what is spent of it. */
+  budget(sessionId: string, options?: CallOptions): Promise<SessionBudgets>
   /**
    * Answers what the session asks: each handler is called with the questions that are open now and those that come, and what it gives back is
    * the answer. Ends when the session is deleted or the signal fires; rejects when a handler does. Somebody else's answer is as good.

@@ -1380,6 +1380,20 @@ const operations = {
       { items: 'array', nextCursor: 'string|null' },
     ],
   },
+  'sessions.budget': {
+    kind: 'call',
+    method: 'GET',
+    path: '/sessions/{sessionId}/budget',
+    parameters: ['sessionId'],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { budgets: 'array' },
+    ],
+  },
   'runs.list': {
     kind: 'list',
     method: 'GET',
@@ -1648,6 +1662,8 @@ const EVENT_TYPES = Object.freeze([
   'subagent.error',
   'subagent.request',
   'subagent.response',
+  'budget.warning',
+  'budget.exceeded',
   'abort',
 ])
 
@@ -1975,6 +1991,10 @@ function makeClient(options, find) {
 const FILE_BYTES_MAX = 1 << 20
 /** How long a server may take to show that it is the one. */
 const PROOF_MS = 10_000
+/** How long one that has just been started may take to say where it is: it listens a little before. */
+const ANNOUNCED_MS = 500
+/** Pause between two looks for that. */
+const LOOK_MS = 50
 
 /** The content of a small file; undefined: there is none. */
 async function read(path) {
@@ -2053,6 +2073,18 @@ async function checkProof({ url, key }, send) {
   if (proof !== createHmac('sha256', key).update(`simse proof ${nonce}`).digest('hex')) throw strange()
 }
 
+/** Whether another server says there that it is the one, now or in a moment. */
+async function isAnnouncedAnew(directory, text) {
+  const { join } = await import('node:path')
+  const { setTimeout: pause } = await import('node:timers/promises')
+  for (let waited = 0; waited < ANNOUNCED_MS; waited += LOOK_MS) {
+    const now = await read(join(directory, 'server.json'))
+    if (now !== undefined && now !== text) return true
+    await pause(LOOK_MS)
+  }
+  return false
+}
+
 /** Address and token of the server that has the data directory. */
 async function findLocal(options, send) {
   const { join } = await import('node:path')
@@ -2067,7 +2099,13 @@ async function findLocal(options, send) {
   }
   if (typeof said?.url !== 'string' || typeof said.key !== 'string' || said.key === '')
     throw unfound(`${join(directory, 'server.json')} does not say where a server is and how to know it`)
-  await checkProof(said, send)
+  try {
+    await checkProof(said, send)
+  } catch (failure) {
+    if (failure instanceof SimseError && failure.code === 'NO_SERVER' && (await isAnnouncedAnew(directory, text)))
+      throw new Lost(`a server has just been started at ${said.url}`, { cause: failure })
+    throw failure
+  }
   // A server that wants none has no file, or an old one that does no harm.
   const token = (await read(join(directory, 'token')))?.trim()
   return { url: said.url, token: token === '' ? undefined : token }

@@ -240,7 +240,7 @@ const LIMITS = 'limits.'
 /** What may be spent. */
 const budget = shape({
   tokens: optional(integer(1, Number.MAX_SAFE_INTEGER)),
-  costUsd: optional(number(Number.MIN_VALUE, Number.MAX_VALUE)),
+  costUsd: optional(number(1e-9, Number.MAX_VALUE)),
   timeMs: optional(integer(1, Number.MAX_SAFE_INTEGER)),
   turns: optional(integer(1, Number.MAX_SAFE_INTEGER)),
   toolCalls: optional(integer(1, Number.MAX_SAFE_INTEGER)),

@@ -449,6 +449,20 @@ export const operations = {
       { items: 'array', nextCursor: 'string|null' },
     ],
   },
+  'sessions.budget': {
+    kind: 'call',
+    method: 'GET',
+    path: '/sessions/{sessionId}/budget',
+    parameters: ['sessionId'],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { budgets: 'array' },
+    ],
+  },
   'runs.list': {
     kind: 'list',
     method: 'GET',
@@ -717,5 +731,7 @@ export const EVENT_TYPES = Object.freeze([
   'subagent.error',
   'subagent.request',
   'subagent.response',
+  'budget.warning',
+  'budget.exceeded',
   'abort',
 ])

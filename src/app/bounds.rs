@@ -61,7 +61,7 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         }
         "Budget" => vec![
             ("/properties/tokens", whole.clone()),
-            ("/properties/costUsd", json!({ "exclusiveMinimum": 0 })),
+            ("/properties/costUsd", json!({ "minimum": 1e-9 })),
             ("/properties/timeMs", whole.clone()),
             ("/properties/turns", whole.clone()),
             ("/properties/toolCalls", whole),

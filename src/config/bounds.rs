@@ -58,7 +58,7 @@ pub const BOUNDS: [Bounds; 29] = [
     of("snapshot_bytes_max", "limits.snapshotBytes", 0, 1 << 50),
     of("mcp_told_bytes_max", "limits.mcpToldBytes", 0, 1 << 30),
     of("commands_per_minute", "limits.commandsPerMinute", 0, 1_000 * MANY),
-    of("budget_window_ms", "limits.budgetWindowMs", 1_000, MS),
+    of("budget_window_ms", "limits.budgetWindowMs", 1, MS),
     of("connections_max", "limits.connections", 1, MANY),
     // All that is not whole yet has no more room than that.
     of("body_bytes_max", "limits.bodyBytes", 1, limit::UNFINISHED_BYTES_MAX as u64),

@@ -131,7 +131,7 @@ pub(super) fn agent_type() -> Value {
 /// `[session_budget]` and `[client_budget]`.
 pub(super) fn budget() -> Value {
     let whole = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
-    let money = |description: &str| json!({ "type": "number", "exclusiveMinimum": 0, "description": description });
+    let money = |description: &str| json!({ "type": "number", "minimum": 1e-9, "description": description });
     object(
         &[],
         json!({

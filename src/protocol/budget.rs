@@ -6,28 +6,29 @@ use serde::{Deserialize, Serialize};
 use super::id::SessionId;
 use super::session::{Cost, Usage};
 use super::telling::is_zero;
+use super::whole;
 
 /// Where a warning comes: at so many hundredths of a limit.
 const WARNING_PERCENT: u128 = 80;
 
-/// What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money more than 0.
+/// What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money at least 0.000000001.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Budget {
     /// Tokens, sent and received. A request that has begun ends, so this can be passed by what one request takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// What they cost, in US dollars, where the prices of the models are known.
     #[serde(rename = "costUsd", alias = "cost_usd", skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// How long turns run, in milliseconds; those that run side by side count each. What runs when it is over is cut off.
-    #[serde(alias = "time_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "time_ms", deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
     /// Turns that answer prompts.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     pub turns: Option<u64>,
     /// Calls of tools.
-    #[serde(alias = "tool_calls", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "tool_calls", deserialize_with = "whole::optional", skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
 }
 
@@ -221,7 +222,7 @@ impl Budget {
         for kind in BudgetKind::ALL {
             if self.limit(kind) == Some(0) {
                 let expected =
-                    if kind == BudgetKind::CostUsd { "dollars, more than 0" } else { "a whole number from 1" };
+                    if kind == BudgetKind::CostUsd { "dollars, at least 0.000000001" } else { "a whole number from 1" };
                 return Err((kind.name(), expected));
             }
             // A number that JavaScript does not know exactly cannot be shown.
