@@ -385,9 +385,8 @@ impl Scene {
 
     fn announce(&mut self, request: ToolCallRequest) {
         self.fresh = false;
-        if let Some(round) = self.rounds.last_mut() {
-            round.calls.push(Called { request, result: None });
-        }
+        let Some(round) = self.rounds.last_mut() else { return };
+        round.calls.push(Called { request, result: None });
     }
 
     /// The call of that id that runs.

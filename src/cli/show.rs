@@ -122,7 +122,6 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::ToolTimeout { .. }
         | EventBody::TurnComplete { .. }
         | EventBody::MemoryAdd { .. }
-        | EventBody::MemorySearch { degraded: None, .. }
         | EventBody::MemoryDelete { .. }
         | EventBody::TurnChanges(_)
         | EventBody::ChangesUndone { .. }
@@ -135,7 +134,7 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::SubagentError(_)
         | EventBody::SubagentRequest(_)
         | EventBody::SubagentResponse(_) => return of_subagent(body),
-        EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
+        EventBody::MemorySearch { degraded, .. } => format!("  ! memory: {}", short(degraded.as_ref()?, 200)),
     })
 }
 

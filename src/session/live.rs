@@ -16,6 +16,7 @@ use super::ask::{Answer, Resolved, over};
 use super::budget::Tree;
 use super::children::Brood;
 use super::control::{Command, Controlled, Kind};
+use super::doing::Doing;
 use super::journal::Journal;
 use super::snapshot::Stand;
 use super::started::{Started, Starting};
@@ -39,20 +40,6 @@ const PAGE: usize = 500;
 struct Presence {
     clients: usize,
     since: Instant,
-}
-
-/// What a session does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Doing {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// A turn runs.
-    Runs,
-    /// A turn waits for an answer.
-    Waits,
-    /// A turn is paused.
-    Rests,
 }
 
 /// A session in memory. It stays there while somebody holds one of these.

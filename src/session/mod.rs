@@ -15,6 +15,7 @@ mod budget;
 mod children;
 mod clients;
 mod control;
+mod doing;
 mod earlier;
 mod fork;
 mod gate;

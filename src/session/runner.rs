@@ -170,14 +170,13 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
     let model = metered(equipment.model);
     let small = equipment.models.small().filter(|_| wants_title(&job)).map(metered);
     let model_of_summaries = equipment.models.summing().map(metered);
-    let recorder = recorder(&job);
+    let (recorder, helm) = (recorder(&job), Arc::clone(&job.helm));
     let (talk, carries) = (clients(&job, equipment.notices), model.only_carries());
     let Conversation { messages, agent } = match gathered(&mut job, carries).await {
         Ok(conversation) => lend((&job.scope, &job.live), equipment.guide, conversation),
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
     let (scope, sink, live) = (Arc::clone(&job.scope), Arc::clone(&job.sink), Arc::clone(&job.live));
-    let helm = Arc::clone(&job.helm);
     *scope.children.lock() = Some(children(&job, &equipment.registry));
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     begin_command(agent_works).await;
@@ -215,9 +214,8 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
         task: job.task,
         compacting: Compacting { percent: terms.limits.read().compact_percent, model: model_of_summaries },
     };
-    let limit = job.cancel.child_token();
-    let run = job.bench.run(input, limit.clone());
-    let outcome = run_within(run, (&sink, &helm, purse), (&job.cancel, &limit)).await;
+    let run = |limit| job.bench.run(input, limit);
+    let outcome = run_within(run, (&sink, &helm, purse), &job.cancel).await;
     leave(&scope, outcome.ended == Ended::Paused);
     tell_changes((recorder.as_deref(), agent_works.is_some()), &sink).await;
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {

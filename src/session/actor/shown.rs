@@ -2,7 +2,7 @@
 
 use super::Actor;
 use crate::protocol::{ApiError, SessionView, agent_of};
-use crate::session::live::Doing;
+use crate::session::doing::Doing;
 use crate::session::settings::chosen_tools;
 use crate::session::snapshot::Stand;
 use crate::session::store_failure;

@@ -42,11 +42,13 @@ pub(in crate::session) async fn purse(job: &Job) -> Result<Option<Arc<Purse>>, E
 }
 
 /// Runs a turn: it ends when something of its budgets is spent, and says so. What it does when their time is over is cut off.
-pub(in crate::session) async fn run_within(
-    run: impl Future<Output = TurnOutcome>,
+pub(in crate::session) async fn run_within<R: Future<Output = TurnOutcome>>(
+    run: impl FnOnce(CancellationToken) -> R,
     (sink, helm, purse): (&TurnSink, &Helm, &Purse),
-    (cancel, limit): (&CancellationToken, &CancellationToken),
+    cancel: &CancellationToken,
 ) -> TurnOutcome {
+    let limit = cancel.child_token();
+    let run = run(limit.clone());
     tokio::pin!(run);
     let ended = tokio::select! {
         biased;
