@@ -531,7 +531,8 @@ export interface AttachedFile {
 }
 
 /**
- * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money more than 0.
+ * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money at least
+ * 0.000000001.
  */
 export interface Budget {
   /** Tokens, sent and received. A request that has begun ends, so this can be passed by what one request takes. */
@@ -565,7 +566,8 @@ export interface BudgetExceededEvent {
 }
 
 /**
- * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money more than 0.
+ * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money at least
+ * 0.000000001.
  */
 export interface BudgetInput {
   /** Tokens, sent and received. A request that has begun ends, so this can be passed by what one request takes. */
@@ -1469,6 +1471,7 @@ export type Event =
   | ToolCallErrorEvent
   | ToolTimeoutEvent
   | TurnCompleteEvent
+  | TurnContinuedEvent
   | PermissionRequestEvent
   | PermissionResponseEvent
   | PermissionGrantedEvent
@@ -1943,6 +1946,16 @@ export type EventBody =
         readonly usage?: Usage
       }
     }
+  /** The turn would have ended, and goes on with these texts: hooks say that it is not done. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.continued'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** What the model is told. */
+        readonly texts: readonly string[]
+      }
+    }
   /** A question to the client that blocks a call. */
   | {
       /** What happened. */
@@ -2243,7 +2256,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'budget.warning' | 'budget.exceeded' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'turn.continued' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'budget.warning' | 'budget.exceeded' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -4226,6 +4239,25 @@ export interface TurnCompleteEvent {
     readonly type: RoundKind
     /** Its tokens, when the provider said. */
     readonly usage?: Usage
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The turn would have ended, and goes on with these texts: hooks say that it is not done. */
+export interface TurnContinuedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.continued'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** What the model is told. */
+    readonly texts: readonly string[]
   }
   /** Its session. */
   readonly sessionId: SessionId
