@@ -1529,9 +1529,15 @@ export interface EventPayloads {
     readonly turn?: Readonly<Record<string, unknown>>
   }
   /** A turn ended by itself; `result` is the final text, `output` the same as data where the prompt wanted some (`turn.outputSchema`; kinds of its failures: `output_invalid`, `refusal`, `content_filter`, `max_tokens`, `blank`). */
-  'session.completed': { readonly sessionId: string; readonly result: string; readonly output?: unknown }
+  'session.completed': {
+    readonly sessionId: string
+    readonly result: string
+    readonly output?: unknown
+    /** What the turn has spent. */
+    readonly spent?: Budget
+  }
   /** A turn failed. */
-  'session.error': { readonly sessionId: string; readonly error: Error }
+  'session.error': { readonly sessionId: string; readonly error: Error; readonly spent?: Budget }
   /** A round with the model begins. */
   'stream.start': Readonly<Record<string, unknown>>
   /** A piece of the model's text. */
@@ -1627,7 +1633,7 @@ export interface EventPayloads {
     readonly display: ClientDisplay
   }
   /** A turn was aborted. */
-  abort: { readonly reason: string }
+  abort: { readonly reason: string; readonly spent?: Budget }
   /** The loop begins a turn. */
   'loop.start': Readonly<Record<string, unknown>>
   /** The loop ended a turn. */

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agent::{AgentChoices, AgentCommands, AgentCompaction, AgentPlan, AgentUsage};
-use super::budget::BudgetNotice;
+use super::budget::{BudgetNotice, Spending};
 use super::changes::ChangeReport;
 use super::compaction::{Compaction, CompactionTrigger, TurnTask};
 use super::display::Display;
@@ -76,6 +76,9 @@ pub enum EventBody {
         /// The same as data, of a turn that was to answer with some.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Value>,
+        /// What the turn has spent.
+        #[serde(default, skip_serializing_if = "Spending::is_nothing")]
+        spent: Spending,
     },
     /// A turn failed.
     #[serde(rename = "session.error")]
@@ -84,6 +87,9 @@ pub enum EventBody {
         session_id: SessionId,
         /// Why.
         error: ErrorBody,
+        /// What the turn has spent.
+        #[serde(default, skip_serializing_if = "Spending::is_nothing")]
+        spent: Spending,
     },
     /// A session's settings change, from the next turn on.
     #[serde(rename = "session.configured")]
@@ -525,6 +531,9 @@ pub enum EventBody {
         /// The session's version with it, where it changes that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u64>,
+        /// What the turn has spent.
+        #[serde(default, skip_serializing_if = "Spending::is_nothing")]
+        spent: Spending,
     },
 }
 

@@ -19,8 +19,8 @@ use super::views::status_after;
 use super::{stopping, store_failure};
 use crate::base::clock;
 use crate::protocol::{
-    ApiError, ErrorBody, ErrorCode, Event, EventBody, PromptContent, SessionId, SessionStatus, SessionView, TurnId,
-    TurnRecord, TurnStatus, TurnStop, Usage,
+    ApiError, ErrorBody, ErrorCode, Event, EventBody, PromptContent, SessionId, SessionStatus, SessionView, Spending,
+    TurnId, TurnRecord, TurnStatus, TurnStop, Usage,
 };
 use crate::store::chain::Chain;
 use crate::store::{SessionRow, Steers, Store, StoreError, TurnRow, Waiting, Write, commit};
@@ -219,7 +219,7 @@ impl Own {
     }
 
     fn end(&mut self, record: TurnRecord) {
-        self.push(Some(record.turn_id.clone()), terminal_event(&record));
+        self.push(Some(record.turn_id.clone()), terminal_event(&record, Spending::default()));
         let record = TurnRecord { last_seq: Some(self.seq), ..record };
         self.turns.push(TurnRow {
             record,
@@ -385,8 +385,12 @@ mod tests {
                     task: None,
                     version: None,
                 };
-                let end =
-                    EventBody::SessionCompleted { session_id: id.clone(), result: "so it went".into(), output: None };
+                let end = EventBody::SessionCompleted {
+                    session_id: id.clone(),
+                    result: "so it went".into(),
+                    output: None,
+                    spent: Default::default(),
+                };
                 for body in [prompt, EventBody::StreamStart {}, said("so it went"), end] {
                     seq += 1;
                     turns.push(event_of(id, seq, Some(&turn), &body));

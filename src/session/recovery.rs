@@ -100,7 +100,8 @@ impl Manager {
         row.spent = row.spent.plus(spent);
         row.updated_at = clock::now_ms();
         row.status = if more || !late.is_empty() { SessionStatus::Active } else { status_after(record.status) };
-        let ending = closing.into_iter().chain([actor::terminal_event(&turn.record)]).map(|body| (&turn_id, body));
+        let ending =
+            closing.into_iter().chain([actor::terminal_event(&turn.record, spent)]).map(|body| (&turn_id, body));
         let queued = late
             .iter()
             .zip(0..)

@@ -15,7 +15,7 @@ use super::granted::replay;
 use super::settings::{begun, chosen_tools, configure};
 use super::tally::Tally;
 use crate::protocol::{
-    Configured, ErrorBody, Event, EventBody, RequestId, SessionId, SessionStatus, TurnId, TurnStatus, Usage,
+    Configured, ErrorBody, Event, EventBody, RequestId, SessionId, SessionStatus, Spending, TurnId, TurnStatus, Usage,
 };
 use crate::store::inspect::Fault;
 use crate::store::{Grant, SessionRow, SessionSettings, TurnRow, Waiting, shown};
@@ -54,6 +54,7 @@ pub struct Views {
     last_end: Option<TurnId>,
     message_count: u64,
     usage: Usage,
+    spent: Spending,
     /// None: the log does not say with what the session began.
     settings: Option<SessionSettings>,
     version: u64,
@@ -89,7 +90,7 @@ impl Views {
         }
         let Some(turn) = self.turns.get_mut(turn_id) else { return Ok(()) };
         turn.tally.push(&body);
-        let end = match body {
+        let (end, spent) = match body {
             EventBody::SessionPrompt { prompt, .. } => {
                 turn.first_seq = Some(event.seq);
                 turn.prompt = shown(prompt);
@@ -99,11 +100,12 @@ impl Views {
                 turn.paused = matches!(body, EventBody::TurnPaused { .. });
                 return Ok(());
             }
-            EventBody::SessionCompleted { result, output, .. } => End::Completed(result, output),
-            EventBody::SessionError { error, .. } => End::Failed(error),
-            EventBody::Abort { reason, .. } => End::Stopped(reason),
+            EventBody::SessionCompleted { result, output, spent, .. } => (End::Completed(result, output), spent),
+            EventBody::SessionError { error, spent, .. } => (End::Failed(error), spent),
+            EventBody::Abort { reason, spent, .. } => (End::Stopped(reason), spent),
             _ => return Ok(()),
         };
+        self.spent = self.spent.plus(spent);
         (turn.end, turn.last_seq) = (Some(end), Some(event.seq));
         self.message_count += turn.tally.messages;
         self.usage = self.usage.plus(turn.tally.usage);
@@ -116,6 +118,8 @@ impl Views {
             EventBody::SessionCreated { session_id, .. } => self.session = Some(session_id.clone()),
             EventBody::SessionForked { session_id, at, .. } => {
                 self.session = Some(session_id.clone());
+                // What the other one has spent is not the fork's.
+                self.spent = Spending::default();
                 // What the fork has ended got its row with that end.
                 for turn in self.turns.values_mut() {
                     turn.place = turn.last_seq.filter(|last| last > at).unwrap_or(turn.place);
@@ -186,6 +190,7 @@ impl Views {
         found.differ("id", &Some(&row.id), &self.session.as_ref());
         found.differ("messageCount", &row.message_count, &self.message_count);
         found.differ("usage", &row.usage, &self.usage);
+        found.differ("spent", &row.spent, &self.spent);
         found.differ("status", &row.status, &self.status());
         self.compare_grants(&row.settings.grants, &mut found);
         if let Some(settings) = &self.settings {

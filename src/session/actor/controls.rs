@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Actor, Order, Running, terminal_event};
 use crate::agent::{Progress, Wish};
 use crate::base::limit;
-use crate::protocol::{ApiError, ControlKind, EventBody, TurnId, TurnStatus, TurnStop, VerdictSource};
+use crate::protocol::{ApiError, ControlKind, EventBody, Spending, TurnId, TurnStatus, TurnStop, VerdictSource};
 use crate::session::ask::End;
 use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
 use crate::session::journal::Entry;
@@ -67,8 +67,8 @@ impl Actor {
         (record.stop_reason, record.reason) = (Some(TurnStop::Aborted), Some(command.reason));
         (turn.configure, turn.came) = (None, None);
         let kept = turn.prompt.take().and_then(|prompt| prompt.place());
-        let end = match terminal_event(&turn.record) {
-            EventBody::Abort { reason, .. } => EventBody::Abort { reason, version: Some(row.version) },
+        let end = match terminal_event(&turn.record, Spending::default()) {
+            EventBody::Abort { reason, spent, .. } => EventBody::Abort { reason, version: Some(row.version), spent },
             other => other,
         };
         let written = self.live.journal.record(|next_seq| {

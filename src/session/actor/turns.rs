@@ -363,7 +363,7 @@ impl Actor {
         let more = !late.is_empty() || !self.queue.is_empty();
         row.status = if more { SessionStatus::Active } else { status_after(turn.record.status) };
         let closed = closing.len() as u64;
-        let mut end = terminal_event(&turn.record);
+        let mut end = terminal_event(&turn.record, spent);
         if let EventBody::Abort { version, .. } = &mut end
             && is_change(turn)
         {
@@ -451,18 +451,18 @@ fn is_change(turn: &TurnRow) -> bool {
 }
 
 /// The one event that ends a turn.
-pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
+pub(in crate::session) fn terminal_event(record: &TurnRecord, spent: Spending) -> EventBody {
     let session_id = record.session_id.clone();
     match record.status {
         TurnStatus::Completed => {
             let (result, output) = (record.result.clone().unwrap_or_default(), record.output.clone());
-            EventBody::SessionCompleted { session_id, result, output }
+            EventBody::SessionCompleted { session_id, result, output, spent }
         }
         TurnStatus::Aborted | TurnStatus::Interrupted => {
-            EventBody::Abort { reason: record.reason.clone().unwrap_or_default(), version: None }
+            EventBody::Abort { reason: record.reason.clone().unwrap_or_default(), version: None, spent }
         }
         TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
-            EventBody::SessionError { session_id, error: reason_of(record) }
+            EventBody::SessionError { session_id, error: reason_of(record), spent }
         }
     }
 }
