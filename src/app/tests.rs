@@ -202,7 +202,9 @@ async fn an_abort_reaches_a_model_that_says_nothing() {
     let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Aborted, Some("enough")));
     let last = house.log(&id).await.pop().unwrap();
-    assert_eq!((last.kind.as_ref(), payload(&last)), ("abort", json!({ "reason": "enough" })));
+    let said = payload(&last);
+    assert_eq!((last.kind.as_ref(), &said["reason"], &said["version"]), ("abort", &json!("enough"), &json!(null)));
+    assert_eq!((&said["spent"]["turns"], &said["spent"]["tokens"]), (&json!(1), &json!(null)));
     let view = house.app.session(&anyone(), &id).await.unwrap();
     assert_eq!((view.status, view.version), (SessionStatus::Aborted, 2));
     let again = house.app.abort(&anyone(), &id, abort).await.unwrap_err();

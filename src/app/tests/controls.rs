@@ -93,7 +93,9 @@ async fn a_stuck_upstream_is_cut_and_the_session_stays_usable() {
     let record = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Interrupted, Some("too slow")));
     let last = house.log(&id).await.pop().unwrap();
-    assert_eq!((last.kind.as_ref(), payload(&last)), ("abort", json!({ "reason": "too slow", "version": 2 })));
+    let told = payload(&last);
+    assert_eq!((last.kind.as_ref(), &told["reason"], &told["version"]), ("abort", &json!("too slow"), &json!(2)));
+    assert_eq!(told["spent"]["turns"], 1);
     let refused = house.app.interrupt(&anyone(), &id, body).await.unwrap_err();
     assert_eq!(said(&refused), (ErrorCode::Conflict, "turn already interrupted"));
     assert_eq!(house.app.session(&anyone(), &id).await.unwrap().status, SessionStatus::Aborted);
