@@ -530,6 +530,71 @@ export interface AttachedFile {
   readonly text: string
 }
 
+/** A value was taken off it. */
+export interface BlackboardDeleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'blackboard.delete'
+  /** A value was taken off the board. */
+  readonly payload: BoardDeletion
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A value was put onto the board that the sessions of the tree share. */
+export interface BlackboardSetEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'blackboard.set'
+  /** A value on the board. */
+  readonly payload: BoardEntry
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A value was taken off the board. */
+export interface BoardDeletion {
+  /** Its key. */
+  readonly key: BoardKey
+  /** Who has. Absent: a client. */
+  readonly by?: TreeMember
+}
+
+/** A value on the board. */
+export interface BoardEntry {
+  /** Its key. */
+  readonly key: BoardKey
+  /** The value: any JSON. */
+  readonly value: unknown
+  /** The number of the event that has put it there. */
+  readonly version: number
+  /** Who has. Absent: a client. */
+  readonly by?: TreeMember
+  /** When. */
+  readonly updatedAt: number
+}
+
+/** One page of a list. */
+export interface BoardEntryPage {
+  /** The entries. */
+  readonly items: readonly BoardEntry[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** A key of the board that the sessions of a tree share. */
+export type BoardKey = string
+
 /**
  * What may be spent, all together; what is not named has no limit. Each limit is at least 1, and the money at least
  * 0.000000001.
@@ -1495,6 +1560,11 @@ export type Event =
   | SubagentResponseEvent
   | BudgetWarningEvent
   | BudgetExceededEvent
+  | BlackboardSetEvent
+  | BlackboardDeleteEvent
+  | TaskCreateEvent
+  | TaskUpdateEvent
+  | TaskDeleteEvent
   | AbortEvent
 
 /** What happened: `type` and `payload` of an event. */
@@ -2256,7 +2326,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'turn.continued' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'budget.warning' | 'budget.exceeded' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.start' | 'compaction.complete' | 'compaction.failed' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'turn.continued' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'subagent.start' | 'subagent.queued' | 'subagent.complete' | 'subagent.error' | 'subagent.request' | 'subagent.response' | 'budget.warning' | 'budget.exceeded' | 'blackboard.set' | 'blackboard.delete' | 'task.create' | 'task.update' | 'task.delete' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -3183,6 +3253,14 @@ export interface Proof {
   readonly proof: string
 }
 
+/** `PUT /sessions/:id/blackboard/:key`. */
+export interface PutBoardEntry {
+  /** The value: any JSON. */
+  readonly value: unknown
+  /** Refuse unless the entry has this version; 0: unless there is none. */
+  readonly ifVersion?: number | null | undefined
+}
+
 /** How much a model thinks before it answers. */
 export type Reasoning =
   /** As much as it does by itself: it is told nothing. */
@@ -3976,6 +4054,133 @@ export interface SubagentStartEvent {
   readonly at: number
 }
 
+/** A task came to be, or changed. */
+export interface TaskChange {
+  /** The task as it is then. */
+  readonly task: TaskItem
+  /** Who has made or changed it. Absent: a client. */
+  readonly by?: TreeMember
+}
+
+/** A task was added to the list that the sessions of the tree share. */
+export interface TaskCreateEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'task.create'
+  /** A task came to be, or changed. */
+  readonly payload: TaskChange
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A task was taken off it: nobody waits for it any more. */
+export interface TaskDeleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'task.delete'
+  /** A task was taken off the list: nobody waits for it any more. */
+  readonly payload: TaskDeletion
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A task was taken off the list: nobody waits for it any more. */
+export interface TaskDeletion {
+  /** Its id. */
+  readonly id: string
+  /** Who has. Absent: a client. */
+  readonly by?: TreeMember
+}
+
+/** A task, as it stands in the log. */
+export interface TaskItem {
+  /** Its id: a number that is given once. */
+  readonly id: string
+  /** What is to be done, in a few words. */
+  readonly subject: string
+  /** What belongs to it. */
+  readonly description?: string
+  /** What is shown while it is worked on. */
+  readonly activeForm?: string
+  /** Who works on it. */
+  readonly owner?: string
+  /** Where it stands. */
+  readonly status: TaskStatus
+  /** Ids of tasks that come first. */
+  readonly blockedBy: readonly string[]
+  /** When it was made. */
+  readonly createdAt: number
+  /** When it last changed. */
+  readonly updatedAt: number
+}
+
+/** Where a task stands. */
+export type TaskStatus =
+  /** Nobody has begun it. */
+  | 'pending'
+  /** Somebody works on it. */
+  | 'in_progress'
+  /** It is done. */
+  | 'completed'
+
+/** One of its tasks changed, as it is then. */
+export interface TaskUpdateEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'task.update'
+  /** A task came to be, or changed. */
+  readonly payload: TaskChange
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A task as `GET /sessions/:id/tasks` shows it. */
+export interface TaskView {
+  /** Its id: a number that is given once. */
+  readonly id: string
+  /** What is to be done, in a few words. */
+  readonly subject: string
+  /** What belongs to it. */
+  readonly description?: string
+  /** What is shown while it is worked on. */
+  readonly activeForm?: string
+  /** Who works on it. */
+  readonly owner?: string
+  /** Where it stands. */
+  readonly status: TaskStatus
+  /** Ids of tasks that come first. */
+  readonly blockedBy: readonly string[]
+  /** When it was made. */
+  readonly createdAt: number
+  /** When it last changed. */
+  readonly updatedAt: number
+  /** Ids of tasks that wait for it. */
+  readonly blocks: readonly string[]
+}
+
+/** One page of a list. */
+export interface TaskViewPage {
+  /** The entries. */
+  readonly items: readonly TaskView[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
 /** Tokens of a request, as its model's provider counts them. */
 export interface TokenCount {
   /** The model. */
@@ -4185,6 +4390,14 @@ export interface TouchedFiles {
   readonly changed?: readonly string[]
   /** Read and not changed. */
   readonly read?: readonly string[]
+}
+
+/** The session of a tree that has changed something. */
+export interface TreeMember {
+  /** The session. */
+  readonly sessionId: SessionId
+  /** What its parent calls it. */
+  readonly name?: string
 }
 
 /** Whether a project's file is to be trusted. */
@@ -4746,6 +4959,17 @@ export interface SessionsClient {
   /** What a session's turns may spend, and what is spent of it. */
   budget(sessionId: string, options?: CallOptions): Promise<SessionBudgets>
   /**
+   * The tasks that the sessions of a tree share, in the order in which they were created.
+   *
+   * Each change is an event in the log of the session above all: `task.create`, `task.update`, `task.delete`.
+   */
+  tasks(sessionId: string, options?: CallOptions & {
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<TaskView>
+  /**
    * Answers what the session asks: each handler is called with the questions that are open now and those that come, and what it gives back is
    * the answer. Ends when the session is deleted or the signal fires; rejects when a handler does. Somebody else's answer is as good.
    */
@@ -4796,6 +5020,31 @@ export interface PermissionsClient {
   }): Promise<Deleted>
 }
 
+/** The methods of `client.blackboard`. */
+export interface BlackboardClient {
+  /**
+   * What the sessions of a tree share, by key. Any session of the tree leads there.
+   *
+   * Each change is an event in the log of the session above all: `blackboard.set`, `blackboard.delete`.
+   */
+  list(sessionId: string, options?: CallOptions & {
+    /** Only entries whose keys begin so. */
+    readonly prefix?: string | undefined
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<BoardEntry>
+  /** Takes everything off the board. */
+  clear(sessionId: string, options?: CallOptions): Promise<Deleted>
+  /** An entry of what the sessions of a tree share. */
+  get(sessionId: string, key: string, options?: CallOptions): Promise<BoardEntry>
+  /** Puts a value on the board that the sessions of a tree share. */
+  put(sessionId: string, key: string, body: PutBoardEntry, options?: VersionedOptions): Promise<BoardEntry>
+  /** Takes an entry off the board. */
+  delete(sessionId: string, key: string, options?: VersionedOptions): Promise<Deleted>
+}
+
 /** What a client is told. */
 export interface SimseClientOptions {
   /**
@@ -4827,6 +5076,8 @@ export interface SimseClient {
   readonly runs: RunsClient
   /** Permissions. */
   readonly permissions: PermissionsClient
+  /** Blackboard. */
+  readonly blackboard: BlackboardClient
   /** How the caller's sessions come and go, and that one of them waits for somebody, as one stream. */
   events<T extends LifecycleType = LifecycleType>(options?: StreamOptions & {
     /** Behind this place; `newest`: only what comes from now on. Default: from the first on. */

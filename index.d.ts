@@ -1702,6 +1702,27 @@ export interface EventPayloads {
   'budget.warning': BudgetNotice
   /** A limit is reached: the turn ends, with the stop reason `budget`. */
   'budget.exceeded': BudgetNotice
+  /** A value was put onto the board that the sessions of a tree share; told in the log of the one above all. */
+  'blackboard.set': {
+    readonly key: string
+    readonly value: unknown
+    /** The number of this event. */
+    readonly version: number
+    /** Who has; absent: a client. */
+    readonly by?: { readonly sessionId: string; readonly name?: string }
+    readonly updatedAt: number
+  }
+  /** A value was taken off it. */
+  'blackboard.delete': {
+    readonly key: string
+    readonly by?: { readonly sessionId: string; readonly name?: string }
+  }
+  /** A task was added to the list that the sessions of a tree share; told in the log of the one above all. */
+  'task.create': TaskEvent
+  /** One of its tasks changed, as it is then. */
+  'task.update': TaskEvent
+  /** A task was taken off it: nobody waits for it any more. */
+  'task.delete': { readonly id: string; readonly by?: { readonly sessionId: string; readonly name?: string } }
   /** Something was remembered. */
   'memory.add': { readonly id: string; readonly contentLength: number }
   /** Memory was searched; `degraded` says why words alone decided although an embedding model is set. */
@@ -1749,6 +1770,22 @@ export interface EventPayloads {
   }
   /** A session was forked off from another one, whose log comes before. */
   'session.forked': { readonly sessionId: string; readonly parentSessionId: string; readonly at: number }
+}
+
+/** A task of a session's tree, and who has made or changed it. */
+export interface TaskEvent {
+  readonly task: {
+    readonly id: string
+    readonly subject: string
+    readonly description?: string
+    readonly activeForm?: string
+    readonly owner?: string
+    readonly status: 'pending' | 'in_progress' | 'completed'
+    readonly blockedBy: readonly string[]
+    readonly createdAt: number
+    readonly updatedAt: number
+  }
+  readonly by?: { readonly sessionId: string; readonly name?: string }
 }
 
 /** The names of events. */

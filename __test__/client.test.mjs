@@ -151,6 +151,7 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
   )
   assert.deepEqual(await sessions.revokeToken('s', tokenId), { deleted: true })
   await underAnother(client)
+  await shared(client)
   assert.deepEqual(await sessions.delete('fork'), { deleted: true })
   await elsewhere(client)
 
@@ -176,6 +177,20 @@ async function underAnother({ sessions, runs }) {
   assert.equal((await runs.get(runId)).runId, runId)
   assert.ok((await gathered(runs.context(runId, { view: 'raw' }))).length > 0)
   assert.equal((await refusedWith(assert, 'CONFLICT', runs.cancel(runId))).details.why, 'run_over')
+}
+
+/** What the sessions of a tree share. */
+async function shared({ blackboard, sessions }) {
+  const first = await blackboard.put('under', 'a/b', { value: [1], ifVersion: 0 })
+  assert.deepEqual([first.key, first.value], ['a/b', [1]])
+  assert.deepEqual(await blackboard.get('fork', 'a/b'), first)
+  await refusedWith(assert, 'CONFLICT', blackboard.put('fork', 'a/b', { value: 2, ifVersion: 0 }))
+  const second = await blackboard.put('fork', 'a/b', { value: 2 }, { ifVersion: first.version })
+  assert.deepEqual(await gathered(blackboard.list('under', { prefix: 'a/' })), [second])
+  assert.deepEqual(await blackboard.delete('under', 'a/b'), { deleted: true })
+  await refusedWith(assert, 'NOT_FOUND', blackboard.get('fork', 'a/b'))
+  assert.deepEqual(await blackboard.clear('fork'), { deleted: true })
+  assert.deepEqual(await gathered(sessions.tasks('under')), [])
 }
 
 /** Operations that stand for themselves: those that this version of the document has. */

@@ -185,6 +185,7 @@ fn row(name: &str, version: u64) -> SessionRow {
         },
         lineage: None,
         children: Vec::new(),
+        shared: Default::default(),
     }
 }
 

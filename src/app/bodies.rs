@@ -82,6 +82,7 @@ impl App {
             settings,
             lineage: None,
             children: Vec::new(),
+            shared: Default::default(),
         })
     }
 

@@ -4,6 +4,7 @@
 //! place that does), and hands the rest to the sessions.
 
 mod agents;
+mod board;
 mod bodies;
 mod bounds;
 mod budget;
@@ -65,22 +66,21 @@ use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
 pub use agents::acp_agent;
 pub use bounds::{any_setting, narrow};
+use command::Commands;
 pub use command::{
     ANONYMOUS, Command, Handled, KINDS, Kind, Listed, Message, Names, Operation, Outcome, Request, Response, Step,
     Submitted, Subscribe, Unread,
 };
+pub use controls::{Aborted, Interrupted, Paused, Resumed};
+pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
+pub use judged::{Judged, Namesakes};
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
+use offers::LocalModels;
 pub use pages::EventPage;
 pub use parse::parse_json;
 pub use prompts::Listing;
 pub use reload::Configuration;
 pub use session_tokens::{Confined, SessionTokens};
-
-use command::Commands;
-pub use controls::{Aborted, Interrupted, Paused, Resumed};
-pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
-pub use judged::{Judged, Namesakes};
-use offers::LocalModels;
 use wiring::Wardrobe;
 
 /// Who asks. Clients see their own sessions only.

@@ -19,8 +19,10 @@ mod compaction;
 pub use compaction::*;
 
 mod memory;
+mod tree;
 
 pub use memory::*;
+pub use tree::*;
 
 /// Longest wait that can be set: a year, which every timer can run.
 pub const SET_MS_MAX: u64 = 365 * 86_400_000;

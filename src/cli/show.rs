@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::screen::{clean, excerpt, line, piece, short};
-use crate::protocol::{AgentPlan, BudgetNotice, Display, Event, EventBody, PlanEntry, RoundKind, VerdictSource};
+use crate::protocol::{
+    AgentPlan, BudgetNotice, Display, Event, EventBody, PlanEntry, RoundKind, VerdictSource, of_tree,
+};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
@@ -96,7 +98,7 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::AgentOptions(_)
         | EventBody::AgentUsage(_)
         | EventBody::AgentCompaction(_) => return of_agent(body),
-        EventBody::LoopDoomLoop { .. } | EventBody::LoopComplete { .. } => return of_loop(body),
+        EventBody::LoopDoomLoop { .. } | EventBody::LoopComplete { .. } | of_tree!() => return of_loop(body),
         EventBody::TurnComplete { turn, kind: RoundKind::Text, usage: Some(usage) } => {
             format!("  (round {turn}: {} tokens in, {} out)", usage.input_tokens, usage.output_tokens)
         }
@@ -178,7 +180,7 @@ fn of_subagent(body: &EventBody) -> Option<String> {
     })
 }
 
-/// What the loop says of itself.
+/// What the loop says of itself, and what it is with the tasks of its tree.
 fn of_loop(body: &EventBody) -> Option<String> {
     Some(match body {
         EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
@@ -186,6 +188,10 @@ fn of_loop(body: &EventBody) -> Option<String> {
         }
         EventBody::LoopComplete { hit_turn_limit: true, total_turns } => {
             format!("  ! stopped at the limit of {total_turns} rounds")
+        }
+        EventBody::TaskCreate(change) | EventBody::TaskUpdate(change) => {
+            let (task, status) = (&change.task, change.task.status.name());
+            format!("  (task {}, {status}: {})", clean(&task.id), short(&task.subject, 200))
         }
         _ => return None,
     })

@@ -377,11 +377,25 @@ pub fn default_permissions() -> PermissionConfig {
         category: Some(category),
         annotations,
     };
-    // Sub-agents may do at most what who starts them may.
-    let looking = CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search, ToolCategory::Subagent]);
+    let named = |tool: &str| PermissionRule {
+        tool: tool.to_owned(),
+        pattern: None,
+        policy: PermissionPolicy::Allow,
+        category: None,
+        annotations: None,
+    };
+    // Sub-agents may do at most what who starts them may; a list of tasks is the work's own.
+    let looking =
+        CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search, ToolCategory::Subagent, ToolCategory::Task]);
     let only_reading = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
     PermissionConfig {
         default_policy: PermissionPolicy::Ask,
-        rules: vec![allow(looking, None), allow(CategoryFilter::One(ToolCategory::Memory), Some(only_reading))],
+        rules: vec![
+            allow(looking, None),
+            allow(CategoryFilter::One(ToolCategory::Memory), Some(only_reading)),
+            // What agents tell each other stays among them.
+            named("blackboard_write"),
+            named("notify_parent"),
+        ],
     }
 }

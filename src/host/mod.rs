@@ -5,6 +5,7 @@ mod apply_patch;
 pub mod bash;
 mod bash_patch;
 mod bash_shell;
+mod blackboard;
 mod commit;
 mod confine;
 mod exec_command;
@@ -49,6 +50,7 @@ mod git_worktree;
 mod held_tests;
 #[cfg(test)]
 mod kept_tests;
+mod notify_parent;
 mod patch_plan;
 mod patch_told;
 mod read_pruned;
@@ -58,6 +60,7 @@ mod skill;
 mod subagents;
 #[cfg(test)]
 mod swap_tests;
+mod tasks;
 mod trees;
 mod typed;
 mod view_image;
@@ -74,6 +77,7 @@ use way_out::WayOut;
 
 pub use apply_patch::{ApplyPatch, recover_changes};
 pub use bash::{Bash, BashOptions};
+pub use blackboard::{BOARD_READ, BOARD_WRITE, BoardRead, BoardWrite};
 pub use confine::Sandbox;
 pub use exec_command::{ExecCommand, ExecOptions};
 pub use fs_delete::FsDelete;
@@ -99,11 +103,13 @@ pub use git_show::GitShow;
 pub use git_stash::GitStash;
 pub use git_status::GitStatus;
 pub use git_worktree::GitWorktree;
+pub use notify_parent::{NOTIFY_PARENT, NotifyParent};
 pub use read_pruned::ReadPruned;
 pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
 pub use search::shelved;
 pub use skill::{Skill, SkillPlace};
 pub use subagents::{SUBAGENT_TOOLS, merge_words, subagent_tools};
+pub use tasks::{TASK_TOOLS, task_tools};
 pub use trees::{Grounds, discard_tree, make_tree, put_back, tree_of, trees_in};
 pub use view_image::ViewImage;
 pub use write_stdin::WriteStdin;
@@ -127,6 +133,13 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
         Arc::new(FsMove::new(workspace())),
         Arc::new(ViewImage::new(workspace())),
     ]
+}
+
+/// What sessions share with the others of their tree: the board, the list of tasks, a word to the parent.
+pub fn sharing_tools() -> Vec<Arc<dyn Tool>> {
+    let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(BoardWrite), Arc::new(BoardRead), Arc::new(NotifyParent)];
+    tools.extend(task_tools());
+    tools
 }
 
 /// The shell, inside `workspace`.

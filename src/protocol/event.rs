@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agent::{AgentChoices, AgentCommands, AgentCompaction, AgentPlan, AgentUsage};
+use super::board::{BoardDeletion, BoardEntry};
 use super::budget::{BudgetNotice, Spending};
 use super::changes::ChangeReport;
 use super::compaction::{Compaction, CompactionTrigger, TurnTask};
@@ -20,6 +21,7 @@ use super::lineage::{SubagentEnd, SubagentQueued, SubagentRequest, SubagentRespo
 use super::permission::VerdictSource;
 use super::request::{ClientQuestion, NoticeLevel};
 use super::session::Usage;
+use super::task::{TaskChange, TaskDeletion};
 use super::telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind, is_zero};
 
 /// What happened: `type` and `payload` of an event.
@@ -523,6 +525,21 @@ pub enum EventBody {
     /// A limit is reached: the turn ends.
     #[serde(rename = "budget.exceeded")]
     BudgetExceeded(BudgetNotice),
+    /// A value was put onto the board that the sessions of the tree share.
+    #[serde(rename = "blackboard.set")]
+    BlackboardSet(Box<BoardEntry>),
+    /// A value was taken off it.
+    #[serde(rename = "blackboard.delete")]
+    BlackboardDelete(BoardDeletion),
+    /// A task was added to the list that the sessions of the tree share.
+    #[serde(rename = "task.create")]
+    TaskCreate(Box<TaskChange>),
+    /// One of its tasks changed, as it is then.
+    #[serde(rename = "task.update")]
+    TaskUpdate(Box<TaskChange>),
+    /// A task was taken off it: nobody waits for it any more.
+    #[serde(rename = "task.delete")]
+    TaskDelete(TaskDeletion),
     /// A turn was aborted or interrupted.
     #[serde(rename = "abort")]
     Abort {
@@ -536,6 +553,18 @@ pub enum EventBody {
         spent: Spending,
     },
 }
+
+/// The events of what a tree shares, as a pattern: where none of them counts, they stand there as one.
+macro_rules! of_tree {
+    () => {
+        $crate::protocol::EventBody::BlackboardSet(_)
+            | $crate::protocol::EventBody::BlackboardDelete(_)
+            | $crate::protocol::EventBody::TaskCreate(_)
+            | $crate::protocol::EventBody::TaskUpdate(_)
+            | $crate::protocol::EventBody::TaskDelete(_)
+    };
+}
+pub(crate) use of_tree;
 
 #[cfg(test)]
 mod tests {
@@ -626,6 +655,12 @@ mod tests {
             json!({"type": "subagent.error", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "status": "failed", "error": error, "durationMs": 1, "rounds": 0, "usage": usage}}),
             json!({"type": "subagent.request", "payload": {"sessionId": "ses_2", "request": {"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow"], "deadline": 9}}}}),
             json!({"type": "subagent.response", "payload": {"sessionId": "ses_2", "response": {"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": true, "by": "client"}}}}),
+            json!({"type": "blackboard.set", "payload": {"key": "a/b", "value": {"n": [1]}, "version": 7, "by": {"sessionId": "ses_2", "name": "n"}, "updatedAt": 5}}),
+            json!({"type": "blackboard.set", "payload": {"key": "k", "value": null, "version": 7, "updatedAt": 5}}),
+            json!({"type": "blackboard.delete", "payload": {"key": "k"}}),
+            json!({"type": "task.create", "payload": {"task": {"id": "1", "subject": "s", "status": "pending", "blockedBy": [], "createdAt": 1, "updatedAt": 1}}}),
+            json!({"type": "task.update", "payload": {"task": {"id": "2", "subject": "s", "description": "d", "activeForm": "a", "owner": "o", "status": "in_progress", "blockedBy": ["1"], "createdAt": 1, "updatedAt": 2}, "by": {"sessionId": "ses_2"}}}),
+            json!({"type": "task.delete", "payload": {"id": "1", "by": {"sessionId": "ses_2", "name": "n"}}}),
             json!({"type": "abort", "payload": {"reason": "r"}}),
             json!({"type": "abort", "payload": {"reason": "r", "version": 2}}),
         ];

@@ -65,6 +65,11 @@ pub const EVENT_TYPES: &[&str] = &[
     "subagent.response",
     "budget.warning",
     "budget.exceeded",
+    "blackboard.set",
+    "blackboard.delete",
+    "task.create",
+    "task.update",
+    "task.delete",
     "abort",
 ];
 
@@ -138,6 +143,11 @@ impl EventBody {
             Self::SubagentResponse(_) => "subagent.response",
             Self::BudgetWarning(_) => "budget.warning",
             Self::BudgetExceeded(_) => "budget.exceeded",
+            Self::BlackboardSet(_) => "blackboard.set",
+            Self::BlackboardDelete(_) => "blackboard.delete",
+            Self::TaskCreate(_) => "task.create",
+            Self::TaskUpdate(_) => "task.update",
+            Self::TaskDelete(_) => "task.delete",
             Self::Abort { .. } => "abort",
         }
     }

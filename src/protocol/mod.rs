@@ -5,6 +5,7 @@
 
 mod agent;
 mod agent_definition;
+mod board;
 mod budget;
 mod changes;
 mod client;
@@ -28,6 +29,7 @@ mod session;
 mod session_token;
 mod skill;
 mod snapshot;
+mod task;
 mod telling;
 mod tool;
 pub(crate) mod whole;
@@ -40,6 +42,7 @@ pub use agent_definition::{
     ANY_TOOL, AgentDefinition, AgentGate, AgentKind, AgentList, AgentView, DefinitionFault, DefinitionSource,
     InteractionMode, PlanDecision, PlanVerdict,
 };
+pub use board::{BadKey, BoardDeletion, BoardEntry, BoardKey, PutBoardEntry, TreeMember};
 pub use budget::{Budget, BudgetKind, BudgetNotice, BudgetScope, BudgetState, SessionBudgets, Spending};
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
@@ -51,6 +54,7 @@ pub use compaction::{AttachedFile, Compaction, CompactionTrigger, TouchedFiles, 
 pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;
+pub(crate) use event::of_tree;
 pub use id::{BadId, GrantId, RequestId, SessionId, SessionTokenId, TurnId};
 pub use item::{Item, ItemBody, Message, Original, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
@@ -75,6 +79,7 @@ pub use session::{
 pub use session_token::{MadeSessionToken, NewSessionToken, SessionTokenList, SessionTokenRole, SessionTokenView};
 pub use skill::{CommandKind, CommandList, CommandView, SkillList, SkillView};
 pub use snapshot::{OpenCall, Snapshot, Underway};
+pub use task::{TaskChange, TaskDeletion, TaskItem, TaskStatus, TaskView};
 pub use telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind};
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,

@@ -1,5 +1,6 @@
 //! The routes (contract.md): each takes its request apart, asks the application, and answers.
 
+mod board;
 mod budget;
 mod changes;
 mod mcp;

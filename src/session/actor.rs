@@ -5,6 +5,7 @@
 //! what could not be written has not happened.
 //!
 //! - `begins`: the beginning of turns
+//! - `board`: what the sessions of its tree share
 //! - `turns`: prompts, and the end of turns
 //! - `controls`: abort, interrupt, pause, resume
 //! - `settings`: what the next turns work with
@@ -19,6 +20,7 @@
 
 mod asks;
 mod begins;
+mod board;
 mod children;
 mod controls;
 mod ends;
@@ -42,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 use self::begins::Beginning;
 use self::undo::Undoing;
 use super::ask::Asks;
+use super::board::Board;
 use super::children::{AskedBelow, Slot};
 use super::control::Waiting;
 use super::helm::Helm;
@@ -63,6 +66,7 @@ use crate::protocol::{ApiError, SessionId, TurnId, TurnRecord, TurnStatus};
 use crate::store::{SessionRow, TurnRow, Write};
 use crate::tool::Scope;
 
+pub(super) use board::BoardOrder;
 pub use orders::{Accepted, NewPrompt, NewSettings};
 pub(super) use orders::{ChildOrder, Explained, Order, TurnLook};
 pub(super) use shown::view_of;
@@ -135,6 +139,8 @@ pub(super) struct Actor {
     asks: Asks,
     /// Questions of sessions under this one, which stands above all.
     asked_below: Vec<AskedBelow>,
+    /// What its tree shares. None: the log has it.
+    board: Option<Board>,
     /// Room for turns of a session under another one.
     slot: Option<Slot>,
     policy: Arc<Policy>,
@@ -181,6 +187,7 @@ impl Actor {
             begin_at: None,
             asks: Asks::default(),
             asked_below: Vec::new(),
+            board: None,
             slot: None,
             policy,
             scope,
@@ -286,6 +293,7 @@ impl Actor {
             Order::Force(turn) => self.force(&turn).await,
             Order::Stop(reason) => self.stop(&reason),
             Order::Child(order) => self.of_children(order).await,
+            Order::Board(order) => self.of_board(order).await,
             Order::Slot(slot) => self.take_slot(slot).await,
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::actor::{queued_turn, terminal_event, view_of};
+use super::board::follow;
 use super::manager::{Manager, event_of};
 use super::receipt::Receipt;
 use super::repair::Remains;
@@ -23,7 +24,7 @@ use crate::protocol::{
     TurnId, TurnRecord, TurnStatus, TurnStop, Usage,
 };
 use crate::store::chain::Chain;
-use crate::store::{SessionRow, Steers, Store, StoreError, TurnRow, Waiting, Write, commit};
+use crate::store::{SessionRow, SharedPlaces, Steers, Store, StoreError, TurnRow, Waiting, Write, commit};
 
 /// Events that are read at once.
 const PAGE: usize = 1_000;
@@ -50,6 +51,8 @@ struct Past {
     running: Option<(TurnId, u64)>,
     /// Turns that waited, oldest first.
     waiting: Vec<TurnId>,
+    /// Where stands what its tree shares.
+    shared: SharedPlaces,
     /// The chain to that event, where the log was followed.
     chain: Option<Chain>,
 }
@@ -87,9 +90,13 @@ impl Manager {
         }
         let past = match now.status {
             SessionStatus::Created | SessionStatus::Completed | SessionStatus::Aborted if at == now.last_seq => {
-                Past::at_rest(&now)
+                shared_at_rest(store.as_ref(), &now).await.map_err(failed)?.map(|shared| Past::at_rest(&now, shared))
             }
-            _ => Past::read(store.as_ref(), &parent.id, at).await.map_err(failed)?,
+            _ => None,
+        };
+        let past = match past {
+            Some(past) => past,
+            None => Past::read(store.as_ref(), &parent.id, at).await.map_err(failed)?,
         };
         let mut row = row_of(&parent, fork, &past);
         let mut own = Own { seq: at, ..Own::default() };
@@ -134,19 +141,20 @@ fn row_of(parent: &SessionRow, fork: NewFork, past: &Past) -> SessionRow {
         settings,
         lineage: None,
         children: Vec::new(),
+        shared: past.shared.clone(),
     }
 }
 
 impl Past {
     /// Of a session in which nothing runs or waits, behind its last event.
-    fn at_rest(now: &SessionView) -> Self {
+    fn at_rest(now: &SessionView, shared: SharedPlaces) -> Self {
         let (status, messages, usage) = (now.status, now.message_count, now.usage);
-        Self { status, messages, usage, running: None, waiting: Vec::new(), chain: None }
+        Self { status, messages, usage, running: None, waiting: Vec::new(), shared, chain: None }
     }
 
     /// Reads the log up to event `at`.
     async fn read(store: &dyn Store, id: &SessionId, at: u64) -> Result<Self, StoreError> {
-        let (mut tally, mut chain) = (Tally::default(), Chain::default());
+        let (mut tally, mut chain, mut shared) = (Tally::default(), Chain::default(), SharedPlaces::default());
         let (mut status, mut running, mut waiting) = (SessionStatus::Created, None, Vec::new());
         while chain.seq() < at {
             let events = store.events(id, chain.seq(), PAGE).await?;
@@ -161,6 +169,7 @@ impl Past {
                 }
                 let Some(body) = event.body() else { continue };
                 tally.push(&body);
+                follow(&mut shared, event.seq, &body);
                 let Some(turn) = &event.turn_id else { continue };
                 match body {
                     EventBody::TurnQueued { .. } if !waiting.contains(turn) => waiting.push(turn.clone()),
@@ -179,8 +188,15 @@ impl Past {
             }
         }
         let (messages, usage) = (tally.messages, tally.usage);
-        Ok(Self { status, messages, usage, running, waiting, chain: Some(chain) })
+        Ok(Self { status, messages, usage, running, waiting, shared, chain: Some(chain) })
     }
+}
+
+/// Where stands what the tree of a session at rest shares, at its last event. None: more has come since it was looked at.
+async fn shared_at_rest(store: &dyn Store, now: &SessionView) -> Result<Option<SharedPlaces>, StoreError> {
+    let row = store.session(&now.session_id).await?;
+    let is_last = store.last_seq(&now.session_id).await? == now.last_seq;
+    Ok(row.filter(|_| is_last).map(|row| row.shared))
 }
 
 impl Own {

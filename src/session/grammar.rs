@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::protocol::{Configured, Event, EventBody, RequestId, TurnId};
+use crate::protocol::{Configured, Event, EventBody, RequestId, TurnId, of_tree};
 
 /// An event that cannot come where it does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -216,6 +216,7 @@ fn comes_at_any_time(body: &EventBody) -> bool {
             | EventBody::SubagentError(_)
             | EventBody::SubagentRequest(_)
             | EventBody::SubagentResponse(_)
+            | of_tree!()
     )
 }
 

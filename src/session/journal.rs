@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::base::{clock, limit};
 use crate::bus::Topic;
-use crate::protocol::{Event, EventBody, SessionId, TurnId};
+use crate::protocol::{Event, EventBody, SessionId, TurnId, of_tree};
 use crate::store::{Store, StoreError, Write};
 
 /// How long what a model says may wait for company while nobody reads along.
@@ -403,6 +403,7 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::SubagentError(_)
         | EventBody::SubagentRequest(_)
         | EventBody::SubagentResponse(_)
+        | of_tree!()
         | EventBody::Abort { .. } => false,
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn leave(scope: &Scope, pauses: bool) {
     }
     *scope.recorder.lock() = None;
     *scope.children.lock() = None;
+    *scope.tree.lock() = None;
     *scope.earlier.lock() = None;
     *scope.guide.lock() = None;
 }

@@ -163,10 +163,9 @@ impl Live {
         self.started.begin(hooks, start).await
     }
 
-    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, ApiError> {
+    pub(super) async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, ApiError> {
         let (reply, answer) = oneshot::channel();
-        // Without an actor the sender is dropped, and so the answer fails.
-        let _ = self.mail.send(order(reply)).await;
+        let _ = self.mail.send(order(reply)).await; // Without an actor the sender is dropped: the answer fails.
         answer.await.map_err(|_| ApiError::not_found(format!("session {}", self.id)))
     }
 

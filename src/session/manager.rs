@@ -590,6 +590,7 @@ pub(super) mod tests {
             settings,
             lineage: None,
             children: Vec::new(),
+            shared: Default::default(),
         };
         manager.create(row, None).await.expect("created").session_id
     }

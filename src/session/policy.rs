@@ -297,6 +297,7 @@ mod tests {
             settings,
             lineage: None,
             children: Vec::new(),
+            shared: Default::default(),
         };
         Policy::new(&terms, &row)
     }

@@ -3,7 +3,7 @@
 //! Pure. Of the events that are in the log it makes those that close what they opened, so that a
 //! reader never waits for the end of something that has no one left to end it.
 
-use crate::protocol::{ErrorBody, Event, EventBody, RequestId, SessionId, TurnId, VerdictSource};
+use crate::protocol::{ErrorBody, Event, EventBody, RequestId, SessionId, TurnId, VerdictSource, of_tree};
 use crate::store::{Store, StoreError};
 
 use super::tally::Tally;
@@ -139,6 +139,7 @@ impl Remains {
             | EventBody::SubagentError(_)
             | EventBody::SubagentRequest(_)
             | EventBody::SubagentResponse(_)
+            | of_tree!()
             | EventBody::Abort { .. } => {}
         }
     }

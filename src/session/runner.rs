@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 
 use super::actor::Order;
 use super::agent_rules::iterations;
+use super::board::lend_tree;
 use super::budget::{Budgets, Purse, Works, purse, run_within};
 use super::children::{TurnChildren, ceilings, narrowed};
 use super::clients::SessionClients;
@@ -244,6 +245,7 @@ fn children(job: &Job, registry: &Arc<Registry>) -> Arc<dyn Children> {
 
 /// Holds the turn of a session under others to what those may do now, and makes the clients of the one above all its own.
 async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
+    lend_tree((&job.scope, &job.live), &job.shelf, None);
     let Some(row) = job.row.take() else { return Ok(()) };
     let manager = Manager { shelf: Arc::clone(&job.shelf) };
     let above = manager.above(&row).await.map_err(|error| error.0)?;
@@ -254,7 +256,9 @@ async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
     let of = |row: &SessionRow| (row.id.clone(), row.settings.budget.unwrap_or_default());
     job.budgets.splice(..0, above.iter().map(of));
     if let Some(root) = lineage.root() {
-        job.gate.root = Some(manager.live(row.client.as_ref(), root).await.map_err(|error| error.0)?);
+        let root = manager.live(row.client.as_ref(), root).await.map_err(|error| error.0)?;
+        lend_tree((&job.scope, &job.live), &job.shelf, Some((&root, &lineage)));
+        job.gate.root = Some(root);
     }
     Ok(())
 }

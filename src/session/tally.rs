@@ -1,6 +1,6 @@
 //! What a turn's events add up to: rounds, tokens, messages. Pure.
 
-use crate::protocol::{EventBody, Spending, TurnRecord, TurnTask, Usage};
+use crate::protocol::{EventBody, Spending, TurnRecord, TurnTask, Usage, of_tree};
 
 /// What events have added up to so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -116,6 +116,7 @@ impl Tally {
             | EventBody::SubagentError(_)
             | EventBody::SubagentRequest(_)
             | EventBody::SubagentResponse(_)
+            | of_tree!()
             | EventBody::Abort { .. } => {}
         }
     }

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
+use super::board::follow;
 use super::grammar::{Grammar, Misplaced, version_of};
 use super::granted::replay;
 use super::settings::{begun, chosen_tools, configure};
@@ -18,7 +19,7 @@ use crate::protocol::{
     Configured, ErrorBody, Event, EventBody, RequestId, SessionId, SessionStatus, Spending, TurnId, TurnStatus, Usage,
 };
 use crate::store::inspect::Fault;
-use crate::store::{Grant, SessionRow, SessionSettings, TurnRow, Waiting, shown};
+use crate::store::{Grant, SessionRow, SessionSettings, SharedPlaces, TurnRow, Waiting, shown};
 
 /// A turn by its events.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,8 @@ pub struct Views {
     grants: Vec<Grant>,
     /// Whether the log tells of all grants.
     tells_grants: bool,
+    /// Where stands what its tree shares.
+    shared: SharedPlaces,
 }
 
 impl Views {
@@ -79,6 +82,7 @@ impl Views {
         self.take_settings(&body);
         self.take_answer(&body);
         replay(&mut self.grants, &body);
+        follow(&mut self.shared, event.seq, &body);
         let Some(turn_id) = &event.turn_id else {
             self.take_beginning(&body);
             return Ok(());
@@ -192,6 +196,7 @@ impl Views {
         found.differ("usage", &row.usage, &self.usage);
         found.differ("spent", &row.spent, &self.spent);
         found.differ("status", &row.status, &self.status());
+        found.differ("what its tree shares", &row.shared, &self.shared);
         self.compare_grants(&row.settings.grants, &mut found);
         if let Some(settings) = &self.settings {
             found.differ("version", &row.version, &self.version);

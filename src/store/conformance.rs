@@ -60,6 +60,7 @@ pub(super) fn row(id: &str) -> SessionRow {
         },
         lineage: None,
         children: Vec::new(),
+        shared: Default::default(),
     }
 }
 

@@ -41,7 +41,8 @@ pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
 pub use rows::{
-    Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, Steers, TurnRow,
+    Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, SharedPlaces, Steers,
+    TurnRow,
 };
 pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 pub use sqlite::{Inspection, SqliteStore};

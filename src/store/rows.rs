@@ -1,12 +1,14 @@
 //! The durable facts of sessions and turns beside the log, as they are stored.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    AgentOptions, Budget, ClientId, Configure, GrantId, Held, InteractionMode, Lineage, Merge, PermissionConfig,
-    PermissionMode, Reasoning, SessionId, SessionStatus, Spending, TurnId, TurnRecord, TurnSettings, Usage,
+    AgentOptions, BoardKey, Budget, ClientId, Configure, GrantId, Held, InteractionMode, Lineage, Merge,
+    PermissionConfig, PermissionMode, Reasoning, SessionId, SessionStatus, Spending, TurnId, TurnRecord, TurnSettings,
+    Usage,
 };
 use crate::store::Waiting;
 
@@ -40,6 +42,30 @@ pub struct SessionRow {
     /// Runs of sessions under it that it has not done with, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<OpenRun>,
+    /// What the sessions of its tree share. Only of one that stands above all.
+    #[serde(default, skip_serializing_if = "SharedPlaces::is_empty")]
+    pub shared: SharedPlaces,
+}
+
+/// Where in the log of the session above all stands what the sessions of its tree share: the values themselves are nowhere else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedPlaces {
+    /// Of each key of the board: the number of the event that has put its value there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub board: BTreeMap<BoardKey, u64>,
+    /// Of each task: the number of the event that says how it is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tasks: BTreeMap<u64, u64>,
+    /// The newest id of a task: none is given twice.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub last_task: u64,
+}
+
+impl SharedPlaces {
+    /// Whether nothing is shared, and nothing of what was is to be remembered.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A run of a session under another one, which that one has not done with.

@@ -23,6 +23,7 @@ mod registry;
 mod schema;
 mod subject;
 mod told;
+mod tree;
 mod validate;
 mod veil;
 mod words;
@@ -63,6 +64,7 @@ pub use registry::{Registry, RegistryError};
 pub use schema::{check_output_schema, check_parameters, output_in_words};
 pub use subject::{argument_place, argument_subject, unreachable_path};
 pub use told::told_schema;
+pub use tree::{TaskInput, TaskOrder, Tree};
 pub use validate::{BadArguments, hold_to, validate, validate_call};
 pub use veil::Veil;
 
@@ -109,6 +111,8 @@ pub struct Scope {
     pub recorder: Mutex<Option<Arc<dyn ChangeRecorder>>>,
     /// Starts other sessions and hears of them, for the turn that runs. None: it may not, or no turn runs.
     pub children: Mutex<Option<Arc<dyn Children>>>,
+    /// What the session shares with the others of its tree. None: no turn runs.
+    pub tree: Mutex<Option<Arc<dyn Tree>>>,
     /// Who has the outputs of the session's earlier calls. None: no session runs a turn.
     pub earlier: Mutex<Option<Arc<dyn EarlierCalls>>>,
     /// Who knows what is to be known of the places that calls touch. None: nobody, or no turn runs.

@@ -12,6 +12,7 @@ mod activation;
 mod agents;
 mod anthropic;
 mod attack;
+mod board;
 mod budgets;
 mod changes;
 mod children;

@@ -18,8 +18,8 @@ use super::routes::table::Row;
 pub(crate) use schemas::Schemas;
 
 pub(crate) use operation::{
-    Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
-    page_limit, position, query, types,
+    Operation, acp_names, cursor, flag, id, if_match, last_event_id, lifecycle_types, limit, newest_or_position,
+    operation, page_limit, position, query, types,
 };
 pub(crate) use schemas::reference;
 
@@ -90,6 +90,7 @@ fn path(path: &str, schemas: &mut Schemas) -> Value {
             "turnId" => (schemas.incoming::<crate::protocol::TurnId>(), "The turn."),
             "runId" => (schemas.incoming::<crate::protocol::RunId>(), "The run."),
             "grantId" => (schemas.incoming::<crate::protocol::GrantId>(), "The grant."),
+            "key" => (schemas.incoming::<crate::protocol::BoardKey>(), "The key."),
             "tokenId" => (schemas.incoming::<crate::protocol::SessionTokenId>(), "The token's id, not the token."),
             _ => (json!({ "type": "string", "minLength": 1 }), "A name."),
         };

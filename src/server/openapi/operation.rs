@@ -148,7 +148,9 @@ impl Operation {
 
     /// A command about a session, which may be held to a version.
     pub(crate) fn versioned(self) -> Self {
-        self.takes(if_match()).command().headers(&["ETag"])
+        self.takes(if_match("The version that the session must have, such as `\"3\"`; else nothing is done. `*`: any."))
+            .command()
+            .headers(&["ETag"])
     }
 
     /// It needs no token.
@@ -331,8 +333,8 @@ fn idempotency_key() -> Parameter {
     Parameter { place: "header", ..query("Idempotency-Key", description, schema) }
 }
 
-fn if_match() -> Parameter {
+/// `If-Match`: the version that what is changed must have.
+pub(crate) fn if_match(description: &'static str) -> Parameter {
     let schema = json!({ "type": "string", "pattern": "^(\\*|(W/)?([0-9]{1,19}|\"[0-9]{1,19}\"))$" });
-    let description = "The version that the session must have, such as `\"3\"`; else nothing is done. `*`: any.";
     Parameter { place: "header", ..query("If-Match", description, schema) }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+mod board;
 mod texts;
 
 use axum::handler::Handler;
@@ -49,6 +50,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(tool_servers());
     rows.extend(tokens());
     rows.extend(run_tree());
+    rows.extend(board::rows());
     rows.extend(permissions());
     rows.extend(server());
     rows.extend(agent());
@@ -58,6 +60,7 @@ pub(crate) fn rows() -> Vec<Row> {
 
 const GET: (Method, MethodFilter) = (Method::GET, MethodFilter::GET);
 const POST: (Method, MethodFilter) = (Method::POST, MethodFilter::POST);
+const PUT: (Method, MethodFilter) = (Method::PUT, MethodFilter::PUT);
 const PATCH: (Method, MethodFilter) = (Method::PATCH, MethodFilter::PATCH);
 const DELETE: (Method, MethodFilter) = (Method::DELETE, MethodFilter::DELETE);
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use super::board::BoardOrder;
 use crate::base::trace::Origin;
 use crate::host::{Direction, UndoDone};
 use crate::permission::Subject;
@@ -146,6 +147,8 @@ pub(in crate::session) enum Order {
     Stop(String),
     /// About a session under this one.
     Child(ChildOrder),
+    /// About what the sessions of its tree share.
+    Board(BoardOrder),
     /// Room for its turns, which it has waited for.
     Slot(Slot),
 }

@@ -204,6 +204,7 @@ mod tests {
             settings,
             lineage: None,
             children: Vec::new(),
+            shared: Default::default(),
         }
     }
 

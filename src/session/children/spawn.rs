@@ -72,6 +72,7 @@ impl TurnChildren {
             settings,
             lineage: Some(Box::new(lineage)),
             children: Vec::new(),
+            shared: Default::default(),
         };
         let added = self.add(&live, &row, &spawn).await;
         if let (Err(_), Some(tree)) = (&added, row.lineage.as_ref().and_then(|lineage| lineage.worktree.as_ref()))

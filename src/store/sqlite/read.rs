@@ -53,7 +53,7 @@ fn id<T: std::str::FromStr<Err = crate::protocol::BadId>>(row: &Row<'_>, column:
     row.get_ref(column)?.as_str()?.parse().map_err(|e| unreadable(column, e))
 }
 
-const SESSION_COLUMNS: &str = "id, client, status, version, created_at, updated_at, message_count, usage, settings, lineage, children, spent, number";
+const SESSION_COLUMNS: &str = "id, client, status, version, created_at, updated_at, message_count, usage, settings, lineage, children, spent, shared, number";
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let client = row.get_ref(1)?.as_str_or_null()?.map(str::parse).transpose().map_err(|e| unreadable(1, e))?;
@@ -70,6 +70,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         lineage: json_or_null(row, 9)?,
         children: json_or_null(row, 10)?.unwrap_or_default(),
         spent: json_or_null(row, 11)?.unwrap_or_default(),
+        shared: json_or_null(row, 12)?.unwrap_or_default(),
     })
 }
 

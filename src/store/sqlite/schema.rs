@@ -113,6 +113,8 @@ const STEPS: &[Step] = &[
     CREATE TABLE client_spending (client TEXT PRIMARY KEY, began INTEGER NOT NULL, body TEXT NOT NULL) WITHOUT ROWID;
 ",
     ),
+    // Where in its log stands what the sessions of its tree share.
+    Step::Sql("ALTER TABLE session ADD COLUMN shared TEXT;"),
 ];
 
 /// One step.

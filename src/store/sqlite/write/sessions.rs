@@ -15,8 +15,8 @@ impl Writer {
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO session
              (number, id, client, status, version, created_at, updated_at, message_count, usage, settings, root, lineage,
-             children, spent)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             children, spent, shared)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?;
         // Never that of one whose rows are still there. One that is rolled back is not given again.
         let number = self.next_number;
@@ -36,6 +36,7 @@ impl Writer {
             row.lineage.as_deref().map(json).transpose()?,
             children_of(row)?,
             spent_of(row)?,
+            shared_of(row)?,
         ))?;
         let known = Known::at((number, 0), (Chain::default(), 0));
         drop(insert);
@@ -50,7 +51,7 @@ impl Writer {
         let head = (chain.seq() > 0).then_some(chain);
         let mut update = self.connection.prepare_cached(
             "UPDATE session SET status = ?2, version = ?3, updated_at = ?4, message_count = ?5, usage = ?6,
-             settings = ?7, head_seq = ?8, head = ?9, children = ?10, spent = ?11 WHERE number = ?1",
+             settings = ?7, head_seq = ?8, head = ?9, children = ?10, spent = ?11, shared = ?12 WHERE number = ?1",
         )?;
         update.execute((
             number,
@@ -64,6 +65,7 @@ impl Writer {
             head.as_ref().map(Chain::value),
             children_of(row)?,
             spent_of(row)?,
+            shared_of(row)?,
         ))?;
         Ok(())
     }
@@ -77,4 +79,9 @@ fn children_of(row: &SessionRow) -> Result<Option<String>, StoreError> {
 /// What its turns have spent. None: nothing.
 fn spent_of(row: &SessionRow) -> Result<Option<String>, StoreError> {
     (!row.spent.is_nothing()).then(|| json(&row.spent)).transpose()
+}
+
+/// Where what its tree shares stands. None: nothing is shared.
+fn shared_of(row: &SessionRow) -> Result<Option<String>, StoreError> {
+    (!row.shared.is_empty()).then(|| json(&row.shared)).transpose()
 }
