@@ -1,7 +1,7 @@
 //! Long-term memory: texts that outlive sessions, found again by words and, with an embedding model, by meaning.
 //!
 //! [`Memories`] are those of one data directory, a [`MemoryManager`] is one project's view of them, and `tools` is how
-//! a model gets at it. How answers are ranked stands in `rank`.
+//! a model gets at it. How answers are found and ranked stands in `store::recall`.
 //!
 //! Invariants: a text that was accepted is kept, whatever the embedding model does; without that model, or while it
 //! fails, words alone decide, and every answer says so. Texts that have no vector of the present model (they came
@@ -9,13 +9,11 @@
 
 mod embedding;
 mod project;
-mod rank;
 mod tools;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -24,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::limit;
 use crate::model::Embedder;
 use crate::store::StoreError;
-use crate::store::recall::{Added, KeptEntry, NewEntry, RecallError, RecallStore};
+use crate::store::recall::{Added, Finding, KeptEntry, NewEntry, Ranked, RecallError, RecallStore, Sought};
 
 use embedding::{Embedding, NoVectors};
 pub use project::Project;
@@ -218,19 +216,19 @@ impl MemoryManager {
         if count == 0 {
             return Ok(Found { answers: Vec::new(), degraded: None });
         }
-        let nearness = match &self.memories.embedding {
-            None => Ok(HashMap::new()),
-            Some(embedding) => self.nearness(embedding, &query, (count, cancel)).await,
+        let Some(embedding) = &self.memories.embedding else {
+            let found = self.found(&query, None, bounds).await?;
+            return Ok(Found { answers: self.read(found.ranked).await?, degraded: None });
         };
+        let vector = embedding.one(&query, cancel).await;
         if cancel.is_cancelled() {
             return Err(MemoryError::Aborted);
         }
-        let (near, degraded) = match nearness {
-            Ok(near) => (near, None),
-            Err(reason) => (HashMap::new(), Some(reason)),
+        let (found, degraded) = match vector {
+            Ok(vector) => (self.by_meaning((embedding, vector), (&query, bounds), cancel).await?, None),
+            Err(none) => (self.found(&query, None, bounds).await?, Some(none.reason)),
         };
-        let answers = self.store(move |store, project| Ok(answers(store, (project, &query), &near, bounds)?)).await?;
-        Ok(Found { answers, degraded })
+        Ok(Found { answers: self.read(found.ranked).await?, degraded })
     }
 
     /// The same by words alone, whether or not there is an embedding model.
@@ -240,7 +238,8 @@ impl MemoryManager {
     pub async fn text_search(&self, query: &str, wanted: Wanted) -> Result<Vec<Answer>, MemoryError> {
         let query = checked("query", query, limit::MEMORY_QUERY_BYTES_MAX)?;
         let bounds = self.bounds(wanted)?;
-        self.store(move |store, project| Ok(answers(store, (project, &query), &HashMap::new(), bounds)?)).await
+        let found = self.found(&query, None, bounds).await?;
+        self.read(found.ranked).await
     }
 
     fn bounds(&self, wanted: Wanted) -> Result<(f64, usize), MemoryError> {
@@ -299,39 +298,55 @@ impl MemoryManager {
     }
 }
 
-/// The nearness of all texts to a question; a text says why there is none.
+/// Searching, and giving texts their vectors.
 impl MemoryManager {
-    async fn nearness(
+    /// The best answers, by a model's vector of the question where there is one.
+    async fn found(
         &self,
-        embedding: &Embedding,
         query: &str,
-        (count, cancel): (usize, &CancellationToken),
-    ) -> Result<HashMap<i64, f32>, String> {
-        let wanted = embedding.one(query, cancel).await.map_err(|none| none.reason)?;
-        let near = self.near(embedding, wanted.clone()).await?;
-        if near.len() >= count {
-            return Ok(near);
-        }
-        let (model, dimensions) = (embedding.model().to_owned(), wanted.len());
-        let without = self.store(move |store, project| {
-            Ok(store.without_vector(project, (&model, Some(dimensions)), limit::EMBEDDING_BATCH_MAX)?)
-        });
-        let without = without.await.map_err(|error| error.to_string())?;
-        // Who has no vector after that is judged by words; the question itself was understood.
-        match self.embed(embedding, (without, true), cancel).await {
-            Ok(0) => Ok(near),
-            Ok(_) => self.near(embedding, wanted).await,
-            Err(reason) => {
-                tracing::warn!(reason, "remembered texts without a vector could not be given one");
-                Ok(near)
-            }
-        }
+        vector: Option<(&str, &[f32])>,
+        (threshold, results): (f64, usize),
+    ) -> Result<Finding, MemoryError> {
+        let query = query.to_owned();
+        let vector = vector.map(|(model, vector)| (model.to_owned(), vector.to_vec()));
+        self.store(move |store, project| {
+            let vector = vector.as_ref().map(|(model, vector)| (model.as_str(), vector.as_slice()));
+            Ok(store.find(project, &Sought { query: &query, vector, results, threshold })?)
+        })
+        .await
     }
 
-    async fn near(&self, embedding: &Embedding, wanted: Vec<f32>) -> Result<HashMap<i64, f32>, String> {
-        let model = embedding.model().to_owned();
-        let near = self.store(move |store, project| Ok(store.by_nearness(project, &model, &wanted)?)).await;
-        near.map_err(|error| error.to_string())
+    /// Texts and scores of what was found; what is gone by now is left out.
+    async fn read(&self, ranked: Vec<Ranked>) -> Result<Vec<Answer>, MemoryError> {
+        self.store(move |store, _| {
+            let entries = store.at(&ranked.iter().map(|one| one.key).collect::<Vec<_>>())?;
+            let score = |key: i64| ranked.iter().find(|one| one.key == key).map_or(0.0, |one| one.score);
+            Ok(entries.into_iter().map(|entry| Answer { score: score(entry.key), entry }).collect())
+        })
+        .await
+    }
+
+    /// The best answers by meaning and by words; texts that have no vector yet get one first, a batch of them.
+    async fn by_meaning(
+        &self,
+        (embedding, vector): (&Embedding, Vec<f32>),
+        (query, bounds): (&str, (f64, usize)),
+        cancel: &CancellationToken,
+    ) -> Result<Finding, MemoryError> {
+        let asked = Some((embedding.model(), vector.as_slice()));
+        let mut found = self.found(query, asked, bounds).await?;
+        if found.unsettled.is_empty() {
+            return Ok(found);
+        }
+        // Who has no vector after that is judged by words; the question itself was understood.
+        match self.embed(embedding, (std::mem::take(&mut found.unsettled), true), cancel).await {
+            Ok(0) => Ok(found),
+            Ok(_) => self.found(query, asked, bounds).await,
+            Err(reason) => {
+                tracing::warn!(reason, "remembered texts without a vector could not be given one");
+                Ok(found)
+            }
+        }
     }
 
     /// Gives texts their vectors; how many got one. An error says why the rest got none. `proven`: the model has just
@@ -390,24 +405,6 @@ impl MemoryManager {
         self.store(put).await.map_err(|error| error.to_string())?;
         Ok(taken)
     }
-}
-
-/// Looks by words, and by the piece of text itself where it has no words; ranks; reads what is wanted.
-fn answers(
-    store: &RecallStore,
-    (project, query): (&str, &str),
-    near: &HashMap<i64, f32>,
-    (threshold, results): (f64, usize),
-) -> Result<Vec<Answer>, StoreError> {
-    let mut words = store.by_words(project, query)?;
-    if words.is_empty() && !query.chars().any(char::is_alphanumeric) {
-        words = store.containing(project, query, results)?.into_iter().map(|key| (key, 1.0)).collect();
-    }
-    let ranked = rank::rank(&words, near, (threshold, results));
-    let scores: HashMap<i64, f64> = ranked.iter().map(|one| (one.key, one.score)).collect();
-    let entries = store.at(&ranked.iter().map(|one| one.key).collect::<Vec<_>>())?;
-    let scored = |entry: KeptEntry| Answer { score: scores.get(&entry.key).copied().unwrap_or_default(), entry };
-    Ok(entries.into_iter().map(scored).collect())
 }
 
 /// A text and its topic as something to remember.

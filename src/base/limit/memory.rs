@@ -18,3 +18,6 @@ pub const MEMORY_RESULTS_MAX: usize = 100;
 pub const MEMORY_RESULTS: usize = 5;
 /// Similarity from which on an answer counts, when nobody says.
 pub const MEMORY_SIMILARITY: f64 = 0.3;
+/// Bytes of projects' words and coded vectors that are in memory for searching; a project that needs more is searched
+/// in its file.
+pub const MEMORY_INDEX_BYTES_MAX: usize = 256 << 20;

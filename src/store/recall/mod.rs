@@ -1,4 +1,5 @@
-//! Remembered texts on SQLite: kept by project, found by words (FTS5) and by nearness of vectors.
+//! Remembered texts on SQLite: kept by project, found by words (FTS5) and by nearness of vectors. A project that is
+//! searched has an index in memory (`index`), made from the tables; how answers are ranked stands in `rank`.
 //!
 //! Not the sessions' store: a file of its own beside it, so that neither waits for the other. All calls block; callers
 //! are on the blocking pool. What a call has returned from survives the end of the process.
@@ -6,6 +7,9 @@
 //! Invariants: a project holds each text once; nothing of one project is ever found in another; vectors of different
 //! embedding models, or of different lengths, are never compared.
 
+mod find;
+mod index;
+mod rank;
 mod schema;
 mod search;
 mod vector;
@@ -20,7 +24,9 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior};
 use serde_json::{Map, Value};
 
-pub use search::WordHits;
+pub use find::{Finding, Sought};
+use index::Indexes;
+pub use rank::Ranked;
 
 use super::StoreError;
 use super::sqlite::make_private_file;
@@ -80,6 +86,7 @@ pub struct RecallStore {
     /// None when it is closed.
     connection: Mutex<Option<Connection>>,
     path: PathBuf,
+    indexes: Indexes,
 }
 
 impl std::fmt::Debug for RecallStore {
@@ -91,6 +98,34 @@ impl std::fmt::Debug for RecallStore {
 /// The lowest and the highest key that a project's entries can have.
 fn range_of(project: i64) -> (i64, i64) {
     (project << 32, (project << 32) | i64::from(u32::MAX))
+}
+
+/// The project that has a key.
+fn project_at(key: i64) -> i64 {
+    key >> 32
+}
+
+/// Changes of a project that are kept for who has a copy of it; who has missed more reads all of it again.
+const CHANGES_MAX: i64 = 20_000;
+
+/// A key that stands for all of a project.
+const ALL: i64 = 0;
+
+/// Notes that a place has become another one, or its vector alone.
+fn note(transaction: &Transaction<'_>, project: i64, (key, vector): (i64, bool)) -> rusqlite::Result<()> {
+    let sql = "UPDATE project SET changes = changes + 1 WHERE number = ? RETURNING changes";
+    let number: i64 = transaction.prepare_cached(sql)?.query_row([project], |row| row.get(0))?;
+    let mut put =
+        transaction.prepare_cached("INSERT INTO change (project, number, key, vector) VALUES (?, ?, ?, ?)")?;
+    put.execute((project, number, key, vector))?;
+    let mut forget = transaction.prepare_cached("DELETE FROM change WHERE project = ? AND number <= ?")?;
+    forget.execute((project, number - CHANGES_MAX)).map(drop)
+}
+
+/// The words of a text and of its topic, as they are indexed.
+fn body_of(text: &str, metadata: &Map<String, Value>) -> String {
+    let topic = metadata.get("topic").and_then(Value::as_str).unwrap_or_default();
+    words::indexed(&format!("{text}\n{topic}"))
 }
 
 /// A number that equal texts share (FNV-1a); others rarely do. The same on every machine and in every version.
@@ -125,7 +160,7 @@ impl RecallStore {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         make_private_file(path)?;
         let connection = schema::open(Some(path))?;
-        Ok(Self { connection: Mutex::new(Some(connection)), path: path.to_owned() })
+        Ok(Self { connection: Mutex::new(Some(connection)), path: path.to_owned(), indexes: Indexes::default() })
     }
 
     /// One in memory, gone with the process.
@@ -134,7 +169,7 @@ impl RecallStore {
     /// [`StoreError::Io`].
     pub fn in_memory() -> Result<Self, StoreError> {
         let connection = schema::open(None)?;
-        Ok(Self { connection: Mutex::new(Some(connection)), path: ":memory:".into() })
+        Ok(Self { connection: Mutex::new(Some(connection)), path: ":memory:".into(), indexes: Indexes::default() })
     }
 
     /// Closes it; what comes after is [`StoreError::Closed`].
@@ -142,6 +177,7 @@ impl RecallStore {
     /// # Errors
     /// When the last of it could not be written.
     pub fn close(&self) -> Result<(), StoreError> {
+        self.indexes.clear();
         let Some(connection) = self.connection.lock().take() else { return Ok(()) };
         connection.close().map_err(|(_, e)| schema::failure("close the memory", &self.path, &e))
     }
@@ -216,6 +252,7 @@ impl RecallStore {
             transaction.execute("DELETE FROM word WHERE rowid = ?", [key])?;
             transaction.execute("DELETE FROM vector WHERE key = ?", [key])?;
             transaction.execute("UPDATE project SET entries = entries - 1 WHERE number = ?", [number])?;
+            note(&transaction, number, (key, false))?;
             transaction.commit()?;
             Ok(true)
         })
@@ -234,6 +271,7 @@ impl RecallStore {
             transaction.execute("DELETE FROM vector WHERE key BETWEEN ? AND ?", range)?;
             let forgotten = transaction.execute("DELETE FROM entry WHERE key BETWEEN ? AND ?", range)?;
             transaction.execute("UPDATE project SET entries = 0 WHERE number = ?", [number])?;
+            note(&transaction, number, (ALL, false))?;
             transaction.commit()?;
             Ok(forgotten)
         })
@@ -279,6 +317,7 @@ impl Place {
                 transaction.execute("UPDATE entry SET metadata = ?2 WHERE key = ?1", (there.key, metadata))?;
                 transaction.execute("DELETE FROM word WHERE rowid = ?", [there.key])?;
                 index(transaction, there.key, entry)?;
+                note(transaction, self.number, (there.key, false))?;
             }
             return Ok(there);
         }
@@ -290,6 +329,7 @@ impl Place {
         )?;
         insert.execute((added.key, &added.id, digest(&entry.text), &entry.text, metadata, clock::now_ms()))?;
         index(transaction, added.key, entry)?;
+        note(transaction, self.number, (added.key, false))?;
         Ok(added)
     }
 
@@ -306,8 +346,6 @@ impl Place {
 
 /// Puts an entry's words into the index.
 fn index(transaction: &Transaction<'_>, key: i64, entry: &NewEntry) -> rusqlite::Result<()> {
-    let topic = entry.metadata.get("topic").and_then(Value::as_str).unwrap_or_default();
-    let body = words::indexed(&format!("{}\n{topic}", entry.text));
     let mut insert = transaction.prepare_cached("INSERT INTO word (rowid, body) VALUES (?, ?)")?;
-    insert.execute((key, body)).map(drop)
+    insert.execute((key, body_of(&entry.text, &entry.metadata))).map(drop)
 }

@@ -11,13 +11,21 @@ use crate::store::layer::Layer;
 /// How long to wait for another connection's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How FTS5 cuts what `words` hands it. The same in the tables and in memory; the first step has it once more, for what
+/// a step says is never changed.
+pub(super) const CUT: &str = "porter unicode61 remove_diacritics 2 categories 'L* N* Co So'";
+
 /// Step N leads from version N to N + 1 (`PRAGMA user_version`). Steps are added, never changed.
 ///
 /// `entry.key` is the project's number times 2^32 plus a place in it; the index of words and the vectors go by it, so
 /// that a project is a range of keys everywhere. A key is never used again: `project.last` is the last place that was given away. The
 /// index keeps no text of its own. A vector belongs to one embedding
 /// model; there is at most one for each text.
-const STEPS: &[&str] = &["
+///
+/// `change` says which places of a project have become others, so that who keeps a copy (`index`) need not read all of it
+/// again: numbers without gaps, up to `project.changes`; the oldest are forgotten. A place of 0 stands for all.
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE project (
         number INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
@@ -46,7 +54,18 @@ const STEPS: &[&str] = &["
         embedder INTEGER NOT NULL,
         data BLOB NOT NULL
     );
-"];
+",
+    "
+    ALTER TABLE project ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE change (
+        project INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        key INTEGER NOT NULL,
+        vector INTEGER NOT NULL,
+        PRIMARY KEY (project, number)
+    ) WITHOUT ROWID;
+",
+];
 
 /// Opens the database with the newest tables. None: in memory.
 pub(super) fn open(path: Option<&Path>) -> Result<Connection, StoreError> {

@@ -1,20 +1,20 @@
-//! Finding: by words, by a piece of text, by nearness of vectors. Who ranks what is found is not decided here.
+//! Looking in the tables: by words, by a piece of text, by nearness of vectors; and keeping vectors.
 
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{COLUMNS, KeptEntry, RecallStore, StoreError, kept, project_of, range_of, vector, words};
+use super::{COLUMNS, KeptEntry, RecallStore, StoreError, kept, note, project_at, project_of, range_of, vector, words};
 
 /// Texts that have words of a question in common with it, with what BM25 makes of that: more is better, no upper end.
-pub type WordHits = HashMap<i64, f64>;
+pub(super) type WordHits = HashMap<i64, f64>;
 
 impl RecallStore {
     /// Texts of a project that have at least one of the question's words. Empty: none, or the question has no words.
     ///
     /// # Errors
     /// What the database says.
-    pub fn by_words(&self, project: &str, query: &str) -> Result<WordHits, StoreError> {
+    pub(super) fn by_words(&self, project: &str, query: &str) -> Result<WordHits, StoreError> {
         let asked = words::asked(query);
         self.with("search by words", |c| {
             let mut hits = WordHits::new();
@@ -37,7 +37,7 @@ impl RecallStore {
     ///
     /// # Errors
     /// What the database says.
-    pub fn containing(&self, project: &str, piece: &str, limit: usize) -> Result<Vec<i64>, StoreError> {
+    pub(super) fn containing(&self, project: &str, piece: &str, limit: usize) -> Result<Vec<i64>, StoreError> {
         self.with("search by a piece of text", |c| {
             let Some(number) = project_of(c, project)? else { return Ok(Vec::new()) };
             let (first, last) = range_of(number);
@@ -52,7 +52,12 @@ impl RecallStore {
     ///
     /// # Errors
     /// What the database says.
-    pub fn by_nearness(&self, project: &str, embedder: &str, wanted: &[f32]) -> Result<HashMap<i64, f32>, StoreError> {
+    pub(super) fn by_nearness(
+        &self,
+        project: &str,
+        embedder: &str,
+        wanted: &[f32],
+    ) -> Result<HashMap<i64, f32>, StoreError> {
         let Some(wanted) = vector::encode(wanted) else { return Ok(HashMap::new()) };
         let (wanted, bytes) = (vector::decode(&wanted), wanted.len());
         self.with("search by nearness", |c| {
@@ -76,7 +81,7 @@ impl RecallStore {
     ///
     /// # Errors
     /// What the database says.
-    pub fn without_vector(
+    pub(super) fn without_vector(
         &self,
         project: &str,
         (embedder, dimensions): (&str, Option<usize>),
@@ -110,8 +115,10 @@ impl RecallStore {
                 "INSERT OR REPLACE INTO vector (key, embedder, data) SELECT key, ?2, ?3 FROM entry WHERE key = ?1",
             )?;
             for (key, numbers) in vectors {
-                if let Some(data) = vector::encode(numbers) {
-                    put.execute((key, number, data))?;
+                if let Some(data) = vector::encode(numbers)
+                    && put.execute((key, number, data))? > 0
+                {
+                    note(&transaction, project_at(*key), (*key, true))?;
                 }
             }
             drop(put);
@@ -130,7 +137,9 @@ impl RecallStore {
             let number = embedder_of(&transaction, embedder)?;
             let sql =
                 "INSERT OR REPLACE INTO vector (key, embedder, data) SELECT key, ?2, x'' FROM entry WHERE key = ?1";
-            transaction.execute(sql, (key, number))?;
+            if transaction.execute(sql, (key, number))? > 0 {
+                note(&transaction, project_at(key), (key, true))?;
+            }
             transaction.commit()
         })
     }
@@ -148,7 +157,7 @@ impl RecallStore {
     }
 }
 
-fn embedder_of(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+pub(super) fn embedder_of(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
     let mut find = connection.prepare_cached("SELECT number FROM embedder WHERE name = ?")?;
     find.query_row([name], |row| row.get(0)).optional()
 }

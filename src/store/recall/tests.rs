@@ -1,5 +1,7 @@
 //! What remembered texts promise, in memory and on disk.
 
+mod found;
+
 use serde_json::json;
 
 use super::*;

@@ -9,33 +9,32 @@
 
 use std::collections::HashMap;
 
-use crate::store::recall::WordHits;
+use super::search::WordHits;
 
 /// How much the words can move a nearness towards 1.
 const WORDS_WEIGHT: f64 = 0.5;
 
 /// A place, and how well its text answers: from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Ranked {
+pub struct Ranked {
+    /// The place.
     pub key: i64,
+    /// How well its text answers.
     pub score: f64,
     /// What the words alone say; decides between equal scores.
-    words: f64,
+    pub(super) words: f64,
 }
 
-/// The best answers, best first (of equal ones the one with more words, then the newest): those with a score of at least `threshold`, at most `max`.
-pub(super) fn rank(words: &WordHits, near: &HashMap<i64, f32>, (threshold, max): (f64, usize)) -> Vec<Ranked> {
-    let best = words.values().copied().fold(0.0, f64::max);
-    let share = |key: &i64| words.get(key).filter(|_| best > 0.0).map_or(0.0, |found| found / best);
-    let with_vector = near.iter().map(|(key, cosine)| {
-        let near = f64::from(*cosine).clamp(0.0, 1.0);
-        let words = share(key);
-        Ranked { key: *key, score: near + (1.0 - near) * WORDS_WEIGHT * words, words }
-    });
-    let words_alone = words.keys().filter(|key| !near.contains_key(key));
-    let words_alone = words_alone.map(|key| Ranked { key: *key, score: share(key), words: share(key) });
-    let mut ranked: Vec<Ranked> =
-        with_vector.chain(words_alone).filter(|one| one.score > 0.0 && one.score >= threshold).collect();
+/// How well a text answers by its cosine (None: it has no vector) and by what its words say, as a share of the best
+/// text's. It grows with both.
+pub(super) fn score(near: Option<f32>, words: f64) -> f64 {
+    let Some(near) = near else { return words };
+    let near = f64::from(near).clamp(0.0, 1.0);
+    near + (1.0 - near) * WORDS_WEIGHT * words
+}
+
+/// The best ones, best first (of equal ones the one with more words, then the newest), at most `max`.
+pub(super) fn best(mut ranked: Vec<Ranked>, max: usize) -> Vec<Ranked> {
     let order =
         |a: &Ranked, b: &Ranked| b.score.total_cmp(&a.score).then(b.words.total_cmp(&a.words)).then(b.key.cmp(&a.key));
     if ranked.len() > max {
@@ -44,6 +43,52 @@ pub(super) fn rank(words: &WordHits, near: &HashMap<i64, f32>, (threshold, max):
     }
     ranked.sort_unstable_by(order);
     ranked
+}
+
+/// The best answers: those with a score of at least `threshold`, at most `max`.
+pub(super) fn rank(words: &WordHits, near: &HashMap<i64, f32>, (threshold, max): (f64, usize)) -> Vec<Ranked> {
+    let most = words.values().copied().fold(0.0, f64::max);
+    let share = |key: &i64| words.get(key).filter(|_| most > 0.0).map_or(0.0, |found| found / most);
+    let with_vector = near.iter().map(|(key, cosine)| (key, Some(*cosine)));
+    let words_alone = words.keys().filter(|key| !near.contains_key(key)).map(|key| (key, None));
+    let ranked = with_vector.chain(words_alone).map(|(key, near)| {
+        let words = share(key);
+        Ranked { key: *key, score: score(near, words), words }
+    });
+    best(ranked.filter(|one| one.score > 0.0 && one.score >= threshold).collect(), max)
+}
+
+/// The score that an answer must have at least, while scores come in.
+pub(super) struct Bounds {
+    /// The best so far, lowest first.
+    scores: Vec<f64>,
+    max: usize,
+    threshold: f64,
+}
+
+impl Bounds {
+    /// With `max` answers wanted, and none under `threshold`.
+    pub(super) fn new(max: usize, threshold: f64) -> Self {
+        Self { scores: Vec::with_capacity(max), max, threshold }
+    }
+
+    /// A text answers at least so well.
+    pub(super) fn see(&mut self, score: f64) {
+        if self.scores.len() == self.max {
+            if self.scores.first().is_none_or(|least| score <= *least) {
+                return;
+            }
+            self.scores.remove(0);
+        }
+        let at = self.scores.partition_point(|other| *other < score);
+        self.scores.insert(at, score);
+    }
+
+    /// Who answers less well is not among the answers.
+    pub(super) fn least(&self) -> f64 {
+        let least = if self.scores.len() == self.max { self.scores.first().copied() } else { None };
+        least.map_or(self.threshold, |least| least.max(self.threshold))
+    }
 }
 
 #[cfg(test)]
@@ -74,5 +119,16 @@ mod tests {
                 rank(&words, &near, (*threshold, *max)).into_iter().map(|one| (one.key, one.score)).collect();
             assert_eq!(got, *want, "{words:?} {near:?} {threshold} {max}");
         }
+    }
+
+    #[test]
+    fn the_bound_rises_with_the_answers() {
+        let mut bounds = Bounds::new(2, 0.3);
+        let mut seen = Vec::new();
+        for score in [0.1, 0.5, 0.4, 0.2, 0.9] {
+            bounds.see(score);
+            seen.push(bounds.least());
+        }
+        assert_eq!(seen, [0.3, 0.3, 0.4, 0.4, 0.5]);
     }
 }
