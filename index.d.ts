@@ -2750,6 +2750,22 @@ export interface MCPServerEntry {
   }
 }
 
+/**
+ * A command at a hook point of a server. A shell runs it in the session's working directory: on its standard input it has what a
+ * handler gets, as one JSON object with `event` beside it; exit code 0 makes its output the answer, 2 blocks with its error stream as the
+ * reason, anything else has failed.
+ */
+export interface HookCommandRegistration {
+  /** The hook point. */
+  readonly type: HookType
+  /** What a shell runs. */
+  readonly command: string
+  /** Which tools it is about, of the points `tool.*`: names with `|` between them, `*` and `?` as in rules. Default: all. */
+  readonly matcher?: string
+  /** How long it and all that it started may work. Default: a minute. */
+  readonly timeoutMs?: number
+}
+
 /** A hook of a server; without a type argument, one of any point. */
 export type HookRegistration<T extends HookType = HookType> = T extends HookType
   ? {
@@ -2981,8 +2997,8 @@ export interface SimseServerConfig {
    * `accept-edits` edits files inside the roots unasked; `auto` asks nothing that no rule denies.
    */
   readonly permissionMode?: PermissionMode
-  /** Run around calls and prompts, in this order. */
-  readonly hooks?: readonly HookRegistration[]
+  /** Run around sessions, turns, calls and prompts: first the handlers, in this order, then the commands, in this order. */
+  readonly hooks?: readonly (HookRegistration | HookCommandRegistration)[]
   /** Long-term memory of the sessions, kept in the data directory. Default: none. */
   readonly memory?: MemoryConfig
   /** System prompts by model. */

@@ -198,3 +198,50 @@ test('a linter in a hook: its findings are in the next request, and in the log',
   const ends = seen.filter(({ type }) => type === 'tool.call.end').map(({ payload }) => payload.findings?.length ?? 0)
   assert.deepEqual(ends, [1, 0])
 })
+
+test('the same linter as a configured command', async () => {
+  const workingDirectory = project()
+  const command = [process.execPath, fileURLToPath(new URL('./support/lint.mjs', import.meta.url)), biome]
+    .map((word) => `'${word}'`)
+    .join(' ')
+  const { server, model } = await scripted(SCRIPT, {
+    workingDirectory,
+    hooks: [
+      { type: 'tool.result.validate', matcher: 'fs_write | fs_edit | fs_multi_edit', command, timeoutMs: 60_000 },
+      { type: 'tool.result.validate', matcher: 'bash', command: 'exit 2' },
+    ],
+  })
+  const { last } = await turn(server, 'Write same.js.')
+  assert.equal(last.type, 'session.completed')
+  assertLinted(model, workingDirectory)
+})
+
+test('handlers come before commands, and a command that fails before a call or a prompt blocks it', async () => {
+  const { server, model } = await scripted([written(GOOD, 'c1'), { text: 'Done.' }], {
+    hooks: [
+      { type: 'prompt.submit', command: `grep -q '"prompt":"from a handler"' && echo 'from a command'` },
+      { type: 'prompt.submit', handler: () => ({ prompt: 'from a handler' }) },
+      { type: 'tool.execute.before', command: 'exit 1' },
+    ],
+  })
+  await turn(server, 'go')
+  assert.deepEqual(usersOf(model.requests[0]), ['from a handler | [Added by a hook]\nfrom a command'])
+  const { content } = model.requests[1].messages.find(({ role }) => role === 'tool')
+  assert.match(content, /was blocked: hooks\[1\] failed: it ended with exit code 1/)
+})
+
+for (const [what, hook, path] of [
+  ['an unknown point', { type: 'Stop', command: 'true' }, 'hooks.0.type'],
+  ['nothing to run', { type: 'turn.stop', command: ' ' }, 'hooks.0.command'],
+  ['a tool where there is none', { type: 'turn.stop', command: 'true', matcher: 'bash' }, 'hooks.0.matcher'],
+  ['no tool', { type: 'tool.execute.after', command: 'true', matcher: 'a||b' }, 'hooks.0.matcher'],
+  ['no time', { type: 'turn.stop', command: 'true', timeoutMs: 0 }, 'hooks.0.timeoutMs'],
+  ['both', { type: 'turn.stop', command: 'true', handler() {} }, 'hooks.0.handler'],
+])
+  test(`a command is refused: ${what}`, () => {
+    const config = { port: 0, acpServers: [], workingDirectory: room, hooks: [hook] }
+    assert.throws(
+      () => createSimseServer(config),
+      (e) => e.code === 'CONFIG_VALIDATION' && e.metadata.issues[0].path === path,
+    )
+  })

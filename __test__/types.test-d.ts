@@ -189,7 +189,12 @@ const server: SimseServer = createSimseServer({
   acpServers: [{ name: 'a', command: 'echo', permissionPolicy: 'prompt' }],
   workingDirectory: '.',
   toolPermissions: permissions,
-  hooks: [hook, { type: 'tool.execute.after', handler: ({ result }) => ({ ...result, output: '' }) }, ...more],
+  hooks: [
+    { type: 'turn.stop', command: 'true', timeoutMs: 5 },
+    hook,
+    { type: 'tool.execute.after', handler: ({ result }) => ({ ...result, output: '' }) },
+    ...more,
+  ],
   providerPrompts: { prompts: { 'openai/*': 'Be brief.' }, defaultPrompt: '' },
   instructionDiscovery: { patterns: ['AGENTS.md'] },
   toolRegistry: registry,

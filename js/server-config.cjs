@@ -210,7 +210,28 @@ const mcpServer = (value, path, issues) => {
     })
 }
 
-const hook = shape({ type: oneOf(...HOOK_TYPES), handler: fn, timeoutMs: hookTimeout })
+/** At most 10,000 bytes (src/base/limit/hooks.rs). */
+const commandLine = (value, path, issues) => {
+  if (typeof value !== 'string' || value.trim() === '' || value.includes('\0') || Buffer.byteLength(value) > 10_000)
+    issues.push({ path, message: 'expected a command line of at most 10000 bytes, without a zero byte' })
+}
+const hookHandler = shape({ type: oneOf(...HOOK_TYPES), handler: fn, timeoutMs: hookTimeout })
+const hookCommand = shape({
+  type: oneOf(...HOOK_TYPES),
+  command: commandLine,
+  matcher: optional(text),
+  timeoutMs: optional(integer(1, 3_600_000)),
+})
+/** A handler, or a command that is run. */
+const hook = (value, path, issues) => {
+  if (!plain(value) || !('command' in value)) return hookHandler(value, path, issues)
+  hookCommand(value, path, issues)
+  const { type, matcher } = value
+  if (matcher !== undefined && typeof type === 'string' && !type.startsWith('tool.'))
+    issues.push({ path: `${path}.matcher`, message: `expected nothing: it is about tools, and "${type}" is not` })
+  else if (typeof matcher === 'string' && matcher.split('|').some((name) => name.trim() === ''))
+    issues.push({ path: `${path}.matcher`, message: 'expected names of tools with "|" between them' })
+}
 
 const memory = shape({
   enabled: boolean,
@@ -331,11 +352,14 @@ function checkConfig(config) {
   assertFits('createSimseServer', together, config)
 }
 
+const nativeHook = ({ type, ...rest }) => ({ event: type, ...rest })
+
 /** The part of a checked configuration that Rust reads. */
 function nativeConfig(config) {
   const { hooks, models, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
   return {
     ...rest,
+    ...(hooks && { hooks: hooks.filter(({ command }) => command !== undefined).map(nativeHook) }),
     ...(models && { models: models.map(nativeModel) }),
     ...(toolPermissions && {
       toolPermissions: { defaultPolicy: toolPermissions.defaultPolicy, rules: toolPermissions.rules ?? [] },

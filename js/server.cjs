@@ -32,8 +32,9 @@ function composeHooks(config, registry) {
     // Who asks a person waits for as long as that one is given.
     hooks.register('tool.execute.before', ask, { timeoutMs: 0 })
   }
+  // Commands are run by Rust, behind all of these.
   for (const { type, handler, timeoutMs } of config.hooks ?? [])
-    hooks.register(type, handler, timeoutMs === undefined ? undefined : { timeoutMs })
+    if (handler !== undefined) hooks.register(type, handler, timeoutMs === undefined ? undefined : { timeoutMs })
   const more = registry?.options.hooks
   // Its handlers have limits of their own.
   if (more) for (const type of HOOK_TYPES) hooks.register(type, (context) => more.run(type, context), { timeoutMs: 0 })

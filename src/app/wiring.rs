@@ -1,6 +1,7 @@
 //! Picks the implementations: the store, the models, the tools of a session. The only place that does.
 
 mod definitions;
+mod hooks;
 mod lore;
 mod prompts;
 pub(super) mod roles;
@@ -190,7 +191,7 @@ impl Wardrobe {
         let around = Around { directory: working_directory.clone(), roots: roots.clone(), data: kept, idle };
         Ok(Self {
             models,
-            hooks,
+            hooks: hooks::with_commands(settings, hooks)?,
             working_directory,
             roots,
             allowed_paths: settings.allowed_paths.clone(),

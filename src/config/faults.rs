@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::{LogFilter, acp, mcp, provider, schema};
+use super::{LogFilter, acp, hooks, mcp, provider, schema};
 use crate::base::file;
 use crate::protocol::OWN_AGENT;
 
@@ -157,18 +157,21 @@ impl Look<'_> {
         self.faults.extend(best.unwrap_or_default());
     }
 
-    /// What no schema says of an entry of `acp_servers` or `mcp_servers` that has the form of one.
+    /// What no schema says of an entry of a list that has the form of one.
     fn entry(&mut self, items: &[Spanned<DeValue<'_>>], number: usize, list: &str) {
         let Some(item) = items.get(number) else { return };
         let faults_of_entry: fn(Value) -> Option<Vec<(&'static str, String)>> = match list {
             "acp_servers" => acp::faults_of_entry,
             "mcp_servers" => mcp::faults_of_entry,
             "providers" => provider::faults_of_entry,
+            "hooks" => hooks::faults_of_entry,
             _ => return,
         };
         let mut faults = faults_of_entry(plain(item.get_ref())).unwrap_or_default();
         let name = name_of(item);
-        if let Some(first) = items.iter().take(number).position(|other| name_of(other) == name) {
+        // A hook has no name.
+        let same = items.iter().take(number).position(|other| name_of(other) == name).filter(|_| list != "hooks");
+        if let Some(first) = same {
             faults.push(("name", format!("a name of its own, because `{list}[{first}]` has it")));
         }
         if list == "acp_servers" && name == Some(OWN_AGENT) {

@@ -10,6 +10,7 @@ mod definitions;
 mod embedded;
 mod environment;
 mod faults;
+mod hooks;
 #[cfg(test)]
 #[path = "../../fuzz/src/inside/settings.rs"]
 mod inside;
@@ -57,6 +58,7 @@ pub use environment::{
     own_program, tool_door,
 };
 pub use faults::{Fault, faults_of};
+pub use hooks::{HOOK_EVENTS, HookCommand};
 pub use mcp::{BadMcpServer, IdentityProvider, McpServer, McpTransport, OAuth};
 pub use names::{Names, Setting, setting_of, strange_variables};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
@@ -109,6 +111,8 @@ pub struct Settings {
     pub tool_bridge: Option<ToolBridge>,
     /// Types of sub-agents, beside and over those that are always there.
     pub agent_types: Vec<AgentType>,
+    /// Commands at hook points, in the order in which they run.
+    pub hooks: Vec<HookCommand>,
     /// MCP servers whose tools every session has.
     pub mcp_servers: Vec<McpServer>,
     /// What tools may do.
@@ -354,6 +358,7 @@ impl Settings {
             acp_servers: Vec::new(),
             tool_bridge: None,
             agent_types: Vec::new(),
+            hooks: Vec::new(),
             mcp_servers: Vec::new(),
             permissions: default_permissions(),
             permission_mode: PermissionMode::default(),

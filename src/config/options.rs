@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
-use super::{AcpServer, Address, AgentType, Bounds, ConfigError, McpServer, OpenAiApi, Provider};
+use super::{AcpServer, Address, AgentType, Bounds, ConfigError, HookCommand, McpServer, OpenAiApi, Provider};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{Budget, PermissionMode, PermissionPolicy, PermissionRule};
@@ -174,6 +174,9 @@ options! {
     /// Types of sub-agents; in the file only
     #[arg(skip)]
     agent_types: Vec<AgentType>,
+    /// Commands at hook points; in the file only
+    #[arg(skip)]
+    hooks: Vec<HookCommand>,
     /// MCP servers; in the file only
     #[arg(skip)]
     mcp_servers: Vec<McpServer>,

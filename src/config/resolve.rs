@@ -264,6 +264,7 @@ fn settings(
     settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
     settings.acp_servers = all.acp_servers.unwrap_or_default();
     settings.agent_types = all.agent_types.unwrap_or_default();
+    settings.hooks = all.hooks.unwrap_or_default();
     settings.mcp_servers = all.mcp_servers.unwrap_or_default();
     settings.memory = MemorySettings {
         enabled: all.memory.unwrap_or(settings.memory.enabled),

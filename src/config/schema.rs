@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::acp_profile::ACP_PROFILES;
-use super::{BOUNDS, Options, options};
+use super::{BOUNDS, HOOK_EVENTS, Options, options};
 use crate::base::limit;
 
 /// The schema. Each setting has its words of `--help` as its description.
@@ -144,6 +144,19 @@ pub(super) fn budget() -> Value {
     )
 }
 
+/// One of `[[hooks]]`.
+pub(super) fn hook() -> Value {
+    object(
+        &["event", "command"],
+        json!({
+            "event": { "type": "string", "enum": HOOK_EVENTS, "description": "The point at which it stands" },
+            "matcher": text("Which tools it is about, of the events tool.*: names with `|` between them, `*` and `?` as in rules. Default: all"),
+            "command": text("What a shell runs: the event as JSON on its standard input, its answer on its output; exit code 2 blocks"),
+            "timeoutMs": { "type": "integer", "minimum": 1, "maximum": limit::HOOK_TIMEOUT_MS_MAX, "description": "How long it may work. Default: a minute" },
+        }),
+    )
+}
+
 /// One of `[[providers]]`.
 pub(super) fn provider() -> Value {
     let apis = || one_of("openai-chat, openai-responses, anthropic-messages or gemini");
@@ -275,6 +288,7 @@ mod tests {
             ("[[acp_servers]]\nno_such = 1", "/properties/acp_servers/items/properties"),
             ("[[mcp_servers]]\nno_such = 1", "/properties/mcp_servers/items/properties"),
             ("[[providers]]\nno_such = 1", "/properties/providers/items/properties"),
+            ("[[hooks]]\nno_such = 1", "/properties/hooks/items/properties"),
             ("[[providers]]\nname = 'x'\n[[providers.models]]\nno_such = 1", "/properties/providers/items/properties/models/items/properties"),
             ("[[providers]]\nname = 'x'\n[[providers.models]]\nname = 'x'\nprices = { no_such = 1 }", "/properties/providers/items/properties/models/items/properties/prices/properties"),
         ];

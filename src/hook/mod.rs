@@ -5,10 +5,12 @@
 //! does not pass; elsewhere the value before it is kept.
 
 mod clients;
+mod command;
 mod herald;
 mod points;
 mod row;
 mod sampler;
+mod shown;
 mod system;
 mod texts;
 
@@ -19,6 +21,7 @@ use crate::base::BoxFuture;
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 
 pub use clients::{Asked, Clients, Line, Notice};
+pub use command::CommandHooks;
 pub use herald::Herald;
 pub use points::{
     BeforeCompaction, CompactionSaid, EndReason, News, Notification, Point, SessionEnd, SessionStart, StartSource,
@@ -26,6 +29,7 @@ pub use points::{
 };
 pub use row::HookRow;
 pub use sampler::{NotSampled, SampleRequest, SampleStop, Sampled, Sampler};
+pub use shown::{read_messages, show_message};
 pub use system::{Answer, Handle, Handle2, Handler, HookSystem, Registration};
 pub use texts::bounded;
 

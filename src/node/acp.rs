@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::bridge::NativeBridge;
 use super::error::{envelope, parse, to_json};
 use super::gate::RegistryGate;
-use super::hooks::read_messages;
 use super::permission::NativeRules;
 use super::text::{JsText, js_text};
 use crate::agent::{Gate, GateQuestion, Preview};
 use crate::app::acp_agent;
 use crate::base::BoxFuture;
 use crate::config::{AcpPermissionPolicy, AcpServer};
+use crate::hook::read_messages;
 use crate::model::{
     AgentEvent, AgentRequest, Model as _, ModelError, ModelEvent, ModelRequest, ModelStream, Question, Reply,
     StopReason,

@@ -16,7 +16,7 @@ use super::bridge::{Bridge, CallFailure};
 use super::chunks::{Assembler, Failure, WIRE};
 use super::error::to_json;
 use super::feed::{Fed, Feed};
-use super::hooks::show_message;
+use crate::hook::show_message;
 use crate::model::{CallIds, Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Prices, WireNames};
 use crate::protocol::{Message, ToolDefinition, Usage};
 use crate::tool::{output_in_words, told_schema};

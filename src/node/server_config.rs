@@ -15,9 +15,9 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, AgentType, BOUNDS, Bounds, DefinitionFolders, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer,
-    MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage,
-    TapeSettings, ToolBridge, embedded_data_directory,
+    AcpServer, AgentType, BOUNDS, Bounds, DefinitionFolders, HookCommand, InstructionDiscovery, KNOWN_PROVIDERS,
+    Limits, McpServer, MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings,
+    Settings, Storage, TapeSettings, ToolBridge, embedded_data_directory,
 };
 use crate::protocol::Budget;
 use crate::protocol::{PermissionConfig, PermissionMode};
@@ -71,6 +71,8 @@ pub(super) struct ServerConfig {
     mcp_servers: Vec<McpServer>,
     #[serde(default)]
     agent_types: Vec<AgentType>,
+    #[serde(default)]
+    hooks: Vec<HookCommand>,
     tool_bridge: Option<ToolBridge>,
     tool_permissions: Option<PermissionConfig>,
     #[serde(default)]
@@ -264,6 +266,7 @@ impl ServerConfig {
             tool_bridge: self.tool_bridge,
             mcp_servers: self.mcp_servers,
             agent_types: self.agent_types,
+            hooks: self.hooks,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             permission_mode: self.permission_mode,
             provider_prompts: self.provider_prompts.unwrap_or_default(),

@@ -32,6 +32,7 @@ mod forks;
 mod fuzzing;
 mod gemini;
 mod guard;
+mod hooks;
 mod idle;
 mod instructions;
 mod lifecycle;

@@ -105,6 +105,8 @@ async fn what_a_start_refuses_the_check_refuses_with_its_line() {
         (nothing, "[[mcp_servers]]\nname = 'a'\nurl = 'ftp://x/'".into(), "c.toml:3: `mcp_servers[0].url`: expected an http or https address"),
         (nothing, "[[mcp_servers]]\nname = 'a'\ncommand = 'x'\n[[mcp_servers]]\nname = 'a'\ncommand = 'y'".into(), "c.toml:5: `mcp_servers[1].name`: expected a name of its own"),
         (nothing, "[[acp_servers]]\nname = 'simse'\ncommand = 'x'".into(), "c.toml:2: `acp_servers[0].name`: expected a name other than `simse`"),
+        (nothing, "[[hooks]]\nevent = 'Stop'\ncommand = 'x'".into(), "c.toml:2: `hooks[0].event`: expected tool.execute.before"),
+        (nothing, "[[hooks]]\nevent = 'turn.stop'\ncommand = 'x'\nmatcher = 'bash'".into(), "c.toml:4: `hooks[0].matcher`: expected nothing"),
     ];
     for (prepare, configuration, says) in table {
         let home = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::config::{AcpServer, Address, AgentType, McpServer, OpenAiApi, Provider, schema};
+use crate::config::{AcpServer, Address, AgentType, HookCommand, McpServer, OpenAiApi, Provider, schema};
 use crate::protocol::{Budget, PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
@@ -362,6 +362,23 @@ impl Setting for Vec<AgentType> {
     }
     fn show(&self) -> Value {
         self.iter().map(|kind| Value::from(kind.name.as_str())).collect()
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for Vec<HookCommand> {
+    const EXPECTED: &'static str = "nothing: hooks stand in the configuration file";
+    fn parse(_: &OsStr) -> Option<Self> {
+        None
+    }
+    fn schema() -> Value {
+        schema::list_of(schema::hook())
+    }
+    fn show(&self) -> Value {
+        // Their lines may hold what is not to be seen.
+        self.iter().map(|hook| Value::from(hook.event.as_str())).collect()
     }
     fn is(&self, other: &Self) -> bool {
         self == other
