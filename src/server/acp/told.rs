@@ -230,6 +230,7 @@ impl Teller {
                 let words = format!("The conversation could not be summed up: {}", error.message);
                 self.notice(NoticeLevel::Warning, &words, None);
             }
+            EventBody::TurnContinued { texts } => self.goes_on(&texts),
             EventBody::CompactionPrune { .. } => self.notice(NoticeLevel::Info, PRUNED, None),
             EventBody::ChangesUndone { paths, .. } => self.changed("Undone", &paths),
             EventBody::ChangesRedone { paths, .. } => self.changed("Done again", &paths),
@@ -240,6 +241,11 @@ impl Teller {
 
     fn ended(&mut self, event: &Event, end: TurnEnd) {
         self.out.extend(event.turn_id.clone().map(|turn| Said::Ended(turn, end)));
+    }
+
+    /// Hooks have made the turn go on.
+    fn goes_on(&mut self, texts: &[String]) {
+        self.notice(NoticeLevel::Info, &format!("The turn goes on, as a hook says: {}", texts.join(" ")), None);
     }
 
     fn changed(&mut self, what: &str, paths: &[String]) {
@@ -576,6 +582,15 @@ mod tests {
         let want =
             ["agent_thought_chunk|thought-1|ab", "agent_message_chunk|message-1|cd", "agent_thought_chunk|thought-1|e"];
         assert_eq!(said, want);
+    }
+
+    #[test]
+    fn why_a_turn_goes_on_is_told() {
+        let goes_on = json!({ "type": "turn.continued", "payload": { "texts": ["run", "the tests"] } });
+        let seen = told(Client::default(), &[start(), delta("a"), complete("a"), goes_on], 0);
+        let [said, why] = &seen[..] else { panic!("{seen:?}") };
+        assert_eq!(said, "agent_message_chunk|message-1|a");
+        assert!(why.contains("[The turn goes on, as a hook says: run the tests]"), "{why}");
     }
 
     #[test]
