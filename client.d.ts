@@ -191,6 +191,8 @@ export interface AbortEvent {
     readonly reason: string
     /** The session's version with it, where it changes that. */
     readonly version?: number
+    /** What the turn has spent. */
+    readonly spent?: Spending
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -1633,6 +1635,8 @@ export type EventBody =
         readonly result: string
         /** The same as data, of a turn that was to answer with some. */
         readonly output?: unknown
+        /** What the turn has spent. */
+        readonly spent?: Spending
       }
     }
   /** A turn failed. */
@@ -1645,6 +1649,8 @@ export type EventBody =
         readonly sessionId: SessionId
         /** Why. */
         readonly error: ErrorBody
+        /** What the turn has spent. */
+        readonly spent?: Spending
       }
     }
   /** A session's settings change, from the next turn on. */
@@ -2304,6 +2310,41 @@ export type EventBody =
       /** A budget of which something is gone, or nearly. */
       readonly payload: BudgetNotice
     }
+  /** A value was put onto the board that the sessions of the tree share. */
+  | {
+      /** What happened. */
+      readonly type: 'blackboard.set'
+      /** A value on the board. */
+      readonly payload: BoardEntry
+    }
+  /** A value was taken off it. */
+  | {
+      /** What happened. */
+      readonly type: 'blackboard.delete'
+      /** A value was taken off the board. */
+      readonly payload: BoardDeletion
+    }
+  /** A task was added to the list that the sessions of the tree share. */
+  | {
+      /** What happened. */
+      readonly type: 'task.create'
+      /** A task came to be, or changed. */
+      readonly payload: TaskChange
+    }
+  /** One of its tasks changed, as it is then. */
+  | {
+      /** What happened. */
+      readonly type: 'task.update'
+      /** A task came to be, or changed. */
+      readonly payload: TaskChange
+    }
+  /** A task was taken off it: nobody waits for it any more. */
+  | {
+      /** What happened. */
+      readonly type: 'task.delete'
+      /** A task was taken off the list: nobody waits for it any more. */
+      readonly payload: TaskDeletion
+    }
   /** A turn was aborted or interrupted. */
   | {
       /** What happened. */
@@ -2314,6 +2355,8 @@ export type EventBody =
         readonly reason: string
         /** The session's version with it, where it changes that. */
         readonly version?: number
+        /** What the turn has spent. */
+        readonly spent?: Spending
       }
     }
 
@@ -3440,6 +3483,8 @@ export interface SessionCompletedEvent {
     readonly result: string
     /** The same as data, of a turn that was to answer with some. */
     readonly output?: unknown
+    /** What the turn has spent. */
+    readonly spent?: Spending
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -3523,6 +3568,8 @@ export interface SessionErrorEvent {
     readonly sessionId: SessionId
     /** Why. */
     readonly error: ErrorBody
+    /** What the turn has spent. */
+    readonly spent?: Spending
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -5002,24 +5049,6 @@ export interface RunsClient {
   cancel(runId: string, body?: CancelRun, options?: CallOptions): Promise<CancelledRuns>
 }
 
-/** The methods of `client.permissions`. */
-export interface PermissionsClient {
-  /** What would happen to a call, and why. Nobody is asked, and nothing runs. */
-  explain(body: ExplainCall, options?: CallOptions): Promise<PermissionExplanation>
-  /** What was granted beyond one call. */
-  grants(options?: CallOptions & {
-    /** Only what holds in this session. */
-    readonly sessionId?: SessionId | undefined
-    /** The `nextCursor` of the page before. Default: the first page. */
-    readonly cursor?: string | number | undefined
-  }): PagedList<GrantView>
-  /** Takes a grant back. */
-  revoke(grantId: string, options?: VersionedOptions & {
-    /** The session that it was given for, where it was given for one. */
-    readonly sessionId?: SessionId | undefined
-  }): Promise<Deleted>
-}
-
 /** The methods of `client.blackboard`. */
 export interface BlackboardClient {
   /**
@@ -5043,6 +5072,24 @@ export interface BlackboardClient {
   put(sessionId: string, key: string, body: PutBoardEntry, options?: VersionedOptions): Promise<BoardEntry>
   /** Takes an entry off the board. */
   delete(sessionId: string, key: string, options?: VersionedOptions): Promise<Deleted>
+}
+
+/** The methods of `client.permissions`. */
+export interface PermissionsClient {
+  /** What would happen to a call, and why. Nobody is asked, and nothing runs. */
+  explain(body: ExplainCall, options?: CallOptions): Promise<PermissionExplanation>
+  /** What was granted beyond one call. */
+  grants(options?: CallOptions & {
+    /** Only what holds in this session. */
+    readonly sessionId?: SessionId | undefined
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+  }): PagedList<GrantView>
+  /** Takes a grant back. */
+  revoke(grantId: string, options?: VersionedOptions & {
+    /** The session that it was given for, where it was given for one. */
+    readonly sessionId?: SessionId | undefined
+  }): Promise<Deleted>
 }
 
 /** What a client is told. */
@@ -5074,10 +5121,10 @@ export interface SimseClient {
   readonly sessions: SessionsClient
   /** Runs. */
   readonly runs: RunsClient
-  /** Permissions. */
-  readonly permissions: PermissionsClient
   /** Blackboard. */
   readonly blackboard: BlackboardClient
+  /** Permissions. */
+  readonly permissions: PermissionsClient
   /** How the caller's sessions come and go, and that one of them waits for somebody, as one stream. */
   events<T extends LifecycleType = LifecycleType>(options?: StreamOptions & {
     /** Behind this place; `newest`: only what comes from now on. Default: from the first on. */
