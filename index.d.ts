@@ -1774,6 +1774,7 @@ export interface EventPayloads {
 
 /** A task of a session's tree, and who has made or changed it. */
 export interface TaskEvent {
+  /** The task. */
   readonly task: {
     readonly id: string
     readonly subject: string
@@ -1785,6 +1786,7 @@ export interface TaskEvent {
     readonly createdAt: number
     readonly updatedAt: number
   }
+  /** Who has made or changed it; absent: a client. */
   readonly by?: { readonly sessionId: string; readonly name?: string }
 }
 
@@ -1933,6 +1935,10 @@ export type HookNews =
       readonly error?: string
     }
 
+/** What a function gives back that gives nothing back. */
+// biome-ignore lint/suspicious/noConfusingVoidType: it is what functions without `return` are declared with
+type Nothing = void | undefined
+
 /** Hook point → what comes out of it. */
 export interface HookResultMap {
   /** The request to run, or a refusal. The first refusal ends the chain. */
@@ -1958,9 +1964,8 @@ export interface HookResultMap {
   'turn.stop': readonly string[]
   /** What the summary is to look at, or a refusal. */
   'session.compact.before': { readonly focus?: string } | BlockedResult
-  /** Nothing. */
-  // biome-ignore lint/suspicious/noConfusingVoidType: a handler there need not return anything
-  notification: void
+  /** Nothing: a handler there need not return anything. */
+  notification: Nothing
 }
 
 /** The hook points. */
