@@ -273,6 +273,9 @@ impl Prepared {
         asked: (&str, &str),
         cancel: &CancellationToken,
     ) -> CallOutcome {
+        if let Err(failure) = self.claim_paths() {
+            return failed(asked.0, asked.1, failure.bounded(self.chars_max(environment)), None);
+        }
         let started = Instant::now();
         // What cannot say itself what it does to files may be a command.
         let recorder = self.is_command().then(|| environment.scope.recorder.lock().clone()).flatten();

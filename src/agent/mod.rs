@@ -9,6 +9,7 @@ mod batch;
 mod breaker;
 mod call;
 mod calls;
+mod claim;
 mod compact;
 mod counted;
 mod delegate;

@@ -4,6 +4,7 @@
 //! place that does), and hands the rest to the sessions.
 
 mod agents;
+mod answers;
 mod board;
 mod bodies;
 mod bounds;
@@ -54,13 +55,13 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Page, SessionId, SessionView,
-    TokenRole, TurnId, TurnRecord, TurnStatus,
+    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Page, SessionId, SessionView, TokenRole, TurnId,
+    TurnRecord, TurnStatus,
 };
 use crate::provider::{AcpAgent, Errands, Tape};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
 use crate::session::{
-    GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
+    GrantBook, Live, Manager, NewPrompt, Receipt, ServerRules, Terms, Workbench, disown_all, store_failure,
 };
 use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
@@ -442,22 +443,6 @@ impl App {
     /// `NOT_FOUND`.
     pub async fn wait_turn(&self, caller: &Caller, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         self.live(caller, id).await?.wait(turn).await
-    }
-
-    /// Answers a question.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT`; `NOT_FOUND` for an unknown request; `CONFLICT` for one that has its answer or has expired.
-    pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
-        // Whoever was given one session is not who answers for it.
-        caller.at_large()?;
-        let answer = bodies::check_feedback(body, clock::now_ms())?;
-        if let Says::Decision(_, Some(grant)) = &answer.says
-            && grant.scope != GrantScope::Session
-        {
-            caller.needs(Access::Administer)?;
-        }
-        self.live(caller, id).await?.answer(answer).await
     }
 
     /// Reads the session's events behind number `after`.

@@ -437,6 +437,7 @@ fn view(row: &SessionRow, record: TurnRecord) -> RunView {
         agent: agent.unwrap_or_else(|| agent_of(&row.settings.model).to_owned()),
         agent_kind: if lineage.is_some() { AgentKind::Subagent } else { AgentKind::Main },
         name: lineage.and_then(|of| of.name.clone()),
+        coordination: lineage.map(|of| of.coordination),
         model: row.settings.model.clone(),
         working_directory: row.settings.working_directory.clone(),
         status: record.status,

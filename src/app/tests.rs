@@ -15,7 +15,7 @@ use crate::config::{Names, Storage};
 use crate::hook::Before;
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
-    Configure, Control, Decision, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig,
+    Configure, Control, Decision, Event, ExplainCall, Feedback, GrantScope, ItemBody, Message, Part, PermissionConfig,
     PermissionMode, PermissionPolicy, Prompt, PromptContent, PromptMode, SessionStatus, ToolCallRequest,
     ToolCallResult, TurnStatus, Usage, VerdictBasis,
 };

@@ -385,7 +385,7 @@ fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
     tools.extend(host::exec_tools(&workspace, ExecOptions { sandbox: sandbox.clone(), ..ExecOptions::default() }));
     tools.extend(host::git_tools(&workspace, &GitOptions { sandbox: sandbox.clone() }));
     tools.extend(host::subagent_tools());
-    tools.extend(host::sharing_tools());
+    tools.extend(host::sharing_tools(&workspace));
     tools.push(Arc::new(host::ReadPruned));
     tools
 }

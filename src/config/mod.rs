@@ -401,6 +401,9 @@ pub fn default_permissions() -> PermissionConfig {
             // What agents tell each other stays among them.
             named("blackboard_write"),
             named("notify_parent"),
+            named("send_to_peer"),
+            named("lock_paths"),
+            named("unlock_paths"),
         ],
     }
 }

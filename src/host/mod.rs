@@ -50,12 +50,14 @@ mod git_worktree;
 mod held_tests;
 #[cfg(test)]
 mod kept_tests;
+mod lock_paths;
 mod notify_parent;
 mod patch_plan;
 mod patch_told;
 mod read_pruned;
 mod record;
 mod search;
+mod send_to_peer;
 mod skill;
 mod subagents;
 #[cfg(test)]
@@ -103,10 +105,12 @@ pub use git_show::GitShow;
 pub use git_stash::GitStash;
 pub use git_status::GitStatus;
 pub use git_worktree::GitWorktree;
+pub use lock_paths::{LOCK_PATHS, LockPaths, UNLOCK_PATHS, UnlockPaths};
 pub use notify_parent::{NOTIFY_PARENT, NotifyParent};
 pub use read_pruned::ReadPruned;
 pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
 pub use search::shelved;
+pub use send_to_peer::{SEND_TO_PEER, SendToPeer};
 pub use skill::{Skill, SkillPlace};
 pub use subagents::{SUBAGENT_TOOLS, merge_words, subagent_tools};
 pub use tasks::{TASK_TOOLS, task_tools};
@@ -135,10 +139,13 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
     ]
 }
 
-/// What sessions share with the others of their tree: the board, the list of tasks, a word to the parent.
-pub fn sharing_tools() -> Vec<Arc<dyn Tool>> {
-    let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(BoardWrite), Arc::new(BoardRead), Arc::new(NotifyParent)];
+/// What sessions share with the others of their tree: the board, the list of tasks, a word to the parent, and where they write.
+pub fn sharing_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
+    let mut tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(BoardWrite), Arc::new(BoardRead), Arc::new(NotifyParent), Arc::new(SendToPeer)];
     tools.extend(task_tools());
+    tools.push(Arc::new(LockPaths::new(Arc::clone(workspace))));
+    tools.push(Arc::new(UnlockPaths::new(Arc::clone(workspace))));
     tools
 }
 

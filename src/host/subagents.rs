@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::fs_common::optional_text;
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{
-    ApiError, Isolation, Merge, MergeOutcome, Reasoning, SessionId, ToolCategory, ToolDefinition, TurnStatus,
+    ApiError, Coordination, Isolation, Merge, MergeOutcome, Reasoning, SessionId, ToolCategory, ToolDefinition,
+    TurnStatus,
 };
 use crate::tool::{Arguments, ChildState, Children, Spawn, Tool, ToolContext, ToolError, ToolOutput};
 
@@ -64,6 +65,7 @@ static SPAWN: LazyLock<ToolDefinition> = LazyLock::new(|| {
             "reasoning": {"type": "string", "enum": ["auto", "none", "minimal", "low", "medium", "high", "xhigh"], "description": "How much it thinks"},
             "background": {"type": "boolean", "description": "Do not wait: its answer comes later by itself. Default: false"},
             "isolation": {"type": "string", "enum": ["none", "worktree"], "description": "`worktree`: it works in a git working tree of its own, and what it changed is put into yours when it ends. For several that write side by side. Default: none"},
+            "coordination": {"type": "string", "enum": ["hierarchical", "blackboard", "peer"], "description": "How it works with the others that you start: hierarchical (it only answers you), blackboard (they share findings and a list of tasks), peer (that, and they talk to each other). Default: hierarchical"},
             "tools": {"type": "array", "items": {"type": "string"}, "description": "The tools it may use, of yours; [\"*\"]: all. Default: those that only look"},
         }),
     )
@@ -162,6 +164,7 @@ fn spawn_of(arguments: &Arguments, context: &ToolContext) -> Result<Spawn, ToolE
         name,
         background: arguments.get("background").and_then(Value::as_bool).unwrap_or(false),
         isolation: word::<Isolation>(arguments, "isolation")?.unwrap_or_default(),
+        coordination: word::<Coordination>(arguments, "coordination")?.unwrap_or_default(),
         tools: texts(arguments, "tools", limit::TOOL_ENTRIES_MAX)?,
     })
 }
@@ -398,6 +401,7 @@ mod tests {
             (json!({"task": "t", "agent": "a", "agent_type": "worker"}), "`agent_type`: expected nothing beside `agent`"),
             (json!({"task": "t", "isolation": "vm"}), "`isolation`: unknown variant `vm`"),
             (json!({"task": "t", "reasoning": "huge"}), "`reasoning`:"),
+            (json!({"task": "t", "coordination": "vote"}), "`coordination`: unknown variant `vote`"),
             (json!({"task": "t", "name": "a\nb"}), "`name`: expected at most 64 characters"),
         ];
         for (given, begins) in table {

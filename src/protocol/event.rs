@@ -649,7 +649,7 @@ mod tests {
             json!({"type": "changes.undone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
             json!({"type": "changes.redone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
             json!({"type": "session.forked", "payload": {"sessionId": session, "parentSessionId": "ses_2", "at": 3}}),
-            json!({"type": "subagent.start", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "parentRunId": "ses_1:turn_1", "callId": "c", "name": "n", "agent": "explorer", "model": "m/m", "task": "t", "background": true, "branch": "b"}}),
+            json!({"type": "subagent.start", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "parentRunId": "ses_1:turn_1", "callId": "c", "name": "n", "agent": "explorer", "model": "m/m", "task": "t", "background": true, "branch": "b", "coordination": "peer"}}),
             json!({"type": "subagent.queued", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "position": 1}}),
             json!({"type": "subagent.complete", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "status": "completed", "result": "r", "durationMs": 1, "rounds": 1, "usage": usage, "merge": {"outcome": "merged", "paths": ["a"]}}}),
             json!({"type": "subagent.error", "payload": {"runId": "ses_2:turn_2", "sessionId": "ses_2", "status": "failed", "error": error, "durationMs": 1, "rounds": 0, "usage": usage}}),

@@ -36,6 +36,9 @@ pub struct Lineage {
     /// The working tree that it has for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<Worktree>,
+    /// How it works with those beside it.
+    #[serde(default, skip_serializing_if = "Coordination::is_default")]
+    pub coordination: Coordination,
 }
 
 impl Lineage {
@@ -78,6 +81,25 @@ pub enum Isolation {
     None,
     /// In a git working tree of its own; what it did there goes back when its run ends.
     Worktree,
+}
+
+/// How a sub-agent works with those beside it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Coordination {
+    /// It answers its parent, and knows of nobody else.
+    #[default]
+    Hierarchical,
+    /// It shares findings and tasks with the others of its tree.
+    Blackboard,
+    /// That, and those that the same parent has started as peers talk to each other.
+    Peer,
+}
+
+impl Coordination {
+    fn is_default(&self) -> bool {
+        *self == Self::Hierarchical
+    }
 }
 
 /// A run: a session, and a turn of it. As a text the two with a `:` between them, which no id has in it.
@@ -165,6 +187,9 @@ pub struct SubagentStart {
     /// The branch of the working tree that it has for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// How it works with those beside it.
+    #[serde(default, skip_serializing_if = "Coordination::is_default")]
+    pub coordination: Coordination,
 }
 
 /// A run of a sub-agent waits until others have ended.
@@ -284,6 +309,9 @@ pub struct RunView {
     /// What its parent calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// How it works with those beside it. Absent: it stands above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<Coordination>,
     /// Its model.
     pub model: String,
     /// Where it works.

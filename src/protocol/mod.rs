@@ -60,8 +60,9 @@ pub use item::{Item, ItemBody, Message, Original, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
 pub use lifecycle::{LATER_LIFECYCLE_TYPES, LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
 pub use lineage::{
-    AgentTypeView, BadRunId, CancelRun, CancelledRuns, Isolation, Lineage, Merge, MergeOutcome, RunContext, RunId,
-    RunSummary, RunView, SubagentEnd, SubagentQueued, SubagentRequest, SubagentResponse, SubagentStart, Worktree,
+    AgentTypeView, BadRunId, CancelRun, CancelledRuns, Coordination, Isolation, Lineage, Merge, MergeOutcome,
+    RunContext, RunId, RunSummary, RunView, SubagentEnd, SubagentQueued, SubagentRequest, SubagentResponse,
+    SubagentStart, Worktree,
 };
 pub use mcp::{
     AskMcp, McpAnswer, McpOwner, McpProjectServer, McpProjectView, McpServerView, McpTrust, McpView, TrustProject,

@@ -5,10 +5,13 @@
 
 use std::sync::Arc;
 
-use super::Terms;
+use super::{Terms, Workbench};
 use crate::agent::GateQuestion;
 use crate::permission::{Facts, Hidden, Rules, Subject};
-use crate::protocol::{AgentDefinition, AgentGate, PermissionMode, PermissionPolicy, ToolCategory};
+use crate::protocol::{
+    AgentDefinition, AgentGate, ErrorBody, ErrorCode, PermissionMode, PermissionPolicy, ToolCategory,
+};
+use crate::store::SessionRow;
 
 /// The members in which calls of the category `subagent` name the agent that they are for.
 const TARGETS: [&str; 4] = ["agent", "agent_type", "agentType", "target_agent_id"];
@@ -79,6 +82,25 @@ impl AgentRules {
     pub(super) fn hidden(&self, facts: Facts<'_>, mode: PermissionMode) -> Option<Hidden> {
         self.rules.as_ref()?.hidden(facts, mode != PermissionMode::Auto)
     }
+}
+
+/// What the agents may not do that the sessions above one work as.
+///
+/// # Errors
+/// One of them is gone: what it may not do is not known any more.
+pub(super) async fn agents_above(bench: &dyn Workbench, above: &[SessionRow]) -> Result<Vec<AgentRules>, ErrorBody> {
+    let mut agents = Vec::new();
+    for row in above {
+        let Some(name) = &row.settings.agent else { continue };
+        let catalog = bench.agents(&row.settings.working_directory).await;
+        let Some(definition) = catalog.get(name) else {
+            let message =
+                format!("no markdown file defines the agent `{name}` any more, which session {} works as", row.id);
+            return Err(ErrorBody { code: ErrorCode::UpstreamUnavailable, message, details: None });
+        };
+        agents.push(AgentRules::new(Arc::clone(definition)));
+    }
+    Ok(agents)
 }
 
 /// Rounds of a turn: the server's limit, or the agent's own where that is smaller.

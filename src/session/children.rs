@@ -1,5 +1,6 @@
 //! Sessions that start others: what a turn's tools can do about them, and who hears what comes of them.
 //!
+//! - `coordination`: how they work with those beside them
 //! - `lanes`: how many run at once
 //! - `rights`: what a session under another one may do: at most what that one may
 //! - `spawn`: how one comes to be
@@ -10,6 +11,7 @@
 //! that a run that ends in whatever way (with an answer, a failure, an abort, a panic, the end of its session) is an end that
 //! is told, and nobody waits for ever.
 
+mod coordination;
 mod follow;
 mod lanes;
 mod rights;

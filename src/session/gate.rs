@@ -10,20 +10,20 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Terms;
-use super::agent_rules::{AgentRules, Own};
+use super::agent_rules::{AgentRules, Own, agents_above};
 use super::ask::{About, CallQuestion, End, Question, put_to};
-use super::children::Ceiling;
+use super::children::{Ceiling, ceilings};
 use super::live::Live;
 use super::policy::{Policy, Ruling};
+use super::{Terms, Workbench};
 use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
 use crate::permission::{Facts, Grants, Subject, grant_place};
 use crate::protocol::{
-    AgentDefinition, PermissionMode, PermissionPolicy, PermissionVerdict, ToolCallRequest, ToolDefinition, TurnId,
-    VerdictSource,
+    AgentDefinition, ErrorBody, PermissionMode, PermissionPolicy, PermissionVerdict, ToolCallRequest, ToolDefinition,
+    TurnId, VerdictSource,
 };
-use crate::store::{Grant, GrantSubject};
+use crate::store::{Grant, GrantSubject, SessionRow};
 use crate::tool::Veil;
 
 /// What a grant for these things is about.
@@ -76,8 +76,8 @@ pub(super) struct SessionGate {
     pub(super) ceilings: Vec<Ceiling>,
     /// The session above all, whose clients are asked too.
     pub(super) root: Option<Arc<Live>>,
-    /// What the session's agent may not do. None: it is not one of a markdown file.
-    pub(super) agent: Option<AgentRules>,
+    /// What the agents of markdown files may not do that it and those above it work as.
+    pub(super) agents: Vec<AgentRules>,
 }
 
 impl Gate for SessionGate {
@@ -92,8 +92,7 @@ impl Gate for SessionGate {
                 Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
             let (ruling, by_above) = self.rule(facts, question.subject);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
-            let own = self.agent.as_ref().map_or(Own::GoesOn, |agent| agent.rule(facts, question));
-            let own = match own {
+            let own = match self.by_agents(facts, question) {
                 Own::Refused(why) if ruling.policy != PermissionPolicy::Deny => {
                     return verdict(false, VerdictSource::Agent, why);
                 }
@@ -131,7 +130,7 @@ impl Gate for SessionGate {
         let facts = Facts::new(&tool.name, Some(tool), Some(&self.directory));
         let own = self.policy.veil(facts, self.mode);
         let above = self.ceilings.iter().filter_map(|above| above.policy.veil(facts, above.mode));
-        let hidden = self.agent.as_ref().and_then(|agent| agent.hidden(facts, self.mode));
+        let hidden = self.agents.iter().filter_map(|agent| agent.hidden(facts, self.mode));
         let agents = hidden.map(|hidden| Veil::new(move |path| hidden.names(path)));
         let all: Vec<Veil> = own.into_iter().chain(above).chain(agents).collect();
         match all.len() {
@@ -170,9 +169,33 @@ impl SessionGate {
         std::iter::once(&self.policy).chain(above).any(|policy| policy.granted(facts, subject).is_some())
     }
 
+    /// What the files of its agents say of a call: what holds it back most.
+    fn by_agents(&self, facts: Facts<'_>, question: GateQuestion<'_>) -> Own {
+        let mut found = Own::GoesOn;
+        for agent in &self.agents {
+            match agent.rule(facts, question) {
+                Own::GoesOn => {}
+                Own::Asked => found = Own::Asked,
+                refused @ Own::Refused(_) => return refused,
+            }
+        }
+        found
+    }
+
+    /// Holds it to what the sessions above may do.
+    ///
+    /// # Errors
+    /// One of them works as an agent that is gone.
+    pub(super) async fn hold_to(&mut self, above: &[SessionRow], bench: &dyn Workbench) -> Result<(), ErrorBody> {
+        self.ceilings = ceilings(&self.terms, above);
+        self.agents = agents_above(bench, above).await?;
+        Ok(())
+    }
+
     /// The same for a session that works as this agent.
-    pub(super) fn of(self, agent: Option<Arc<AgentDefinition>>) -> Self {
-        Self { agent: agent.map(AgentRules::new), ..self }
+    pub(super) fn of(mut self, agent: Option<Arc<AgentDefinition>>) -> Self {
+        self.agents.extend(agent.map(AgentRules::new));
+        self
     }
 
     /// Puts the question and waits for its end.

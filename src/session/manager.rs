@@ -21,6 +21,7 @@ use super::budget::Ledger;
 use super::children::Lanes;
 use super::doing::Doing;
 use super::live::Live;
+use super::locks::Locks;
 use super::policy::Policy;
 use super::receipt::Receipt;
 use super::scopes::Scopes;
@@ -66,6 +67,8 @@ pub(super) struct Shelf {
     pub(super) herald: Herald,
     /// What sessions and clients have spent.
     pub(super) ledger: Ledger,
+    /// Where sessions of trees write.
+    pub(super) locks: Locks,
     running: watch::Sender<usize>,
 }
 
@@ -200,6 +203,7 @@ impl Manager {
             trees: tokio::sync::Mutex::default(),
             lanes: Arc::new(Lanes::new(limit::SUBAGENTS_OF_SERVER_MAX)),
             ledger: Ledger::default(),
+            locks: Locks::default(),
             running: watch::Sender::new(0),
         };
         Self { shelf: Arc::new(shelf) }
@@ -431,6 +435,7 @@ impl Manager {
             LimitView::new("sessionsInMemory", lives.len(), limits.sessions_max),
             LimitView::new("turnsRunning", *self.shelf.running.borrow(), limits.turns_max),
             LimitView::new("subagentsRunning", self.shelf.lanes.counts().0, limit::SUBAGENTS_OF_SERVER_MAX),
+            LimitView::new("lockedPathsOfATree", self.shelf.locks.most(), limit::LOCKS_MAX),
             LimitView::new("restingScopes", resting, limit::RESTING_SCOPES_MAX),
             LimitView::new("restingScopesWithPrograms", busy, limit::RESTING_PROGRAM_SCOPES_MAX),
             LimitView::new("fileMarksOfASession", scopes.most(|scope| scope.files.count()), limit::FILE_MARKS_MAX),

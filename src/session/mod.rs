@@ -27,6 +27,7 @@ mod history;
 mod journal;
 mod lent;
 mod live;
+mod locks;
 mod manager;
 mod metered;
 mod policy;

@@ -14,7 +14,7 @@ use super::actor::Order;
 use super::agent_rules::iterations;
 use super::board::lend_tree;
 use super::budget::{Budgets, Purse, Works, purse, run_within};
-use super::children::{TurnChildren, ceilings, narrowed};
+use super::children::{TurnChildren, narrowed};
 use super::clients::SessionClients;
 use super::gate::SessionGate;
 use super::helm::Helm;
@@ -252,7 +252,7 @@ async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
     let lineage = row.lineage.as_deref().cloned().unwrap_or_default();
     job.settings = narrowed(&job.settings, &lineage, &above)?;
     job.gate.mode = job.settings.permission_mode;
-    job.gate.ceilings = ceilings(&job.terms, &above);
+    job.gate.hold_to(&above, job.bench.as_ref()).await?;
     let of = |row: &SessionRow| (row.id.clone(), row.settings.budget.unwrap_or_default());
     job.budgets.splice(..0, above.iter().map(of));
     if let Some(root) = lineage.root() {

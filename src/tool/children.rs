@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::BoxFuture;
-use crate::protocol::{ApiError, Isolation, Merge, Reasoning, RunId, SessionId, TurnStatus};
+use crate::protocol::{ApiError, Coordination, Isolation, Merge, Reasoning, RunId, SessionId, TurnStatus};
 
 /// What a new session under this one is to be and to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Spawn {
     pub background: bool,
     /// Where it works.
     pub isolation: Isolation,
+    /// How it works with those beside it.
+    pub coordination: Coordination,
     /// The tools it may use, of those that this session has. `*`: all. None: as its type says.
     pub tools: Option<Vec<String>>,
 }

@@ -64,7 +64,7 @@ pub use registry::{Registry, RegistryError};
 pub use schema::{check_output_schema, check_parameters, output_in_words};
 pub use subject::{argument_place, argument_subject, unreachable_path};
 pub use told::told_schema;
-pub use tree::{TaskInput, TaskOrder, Tree};
+pub use tree::{HeldPath, TaskInput, TaskOrder, Tree};
 pub use validate::{BadArguments, hold_to, validate, validate_call};
 pub use veil::Veil;
 

@@ -1,12 +1,14 @@
 //! The seam by which a tool reaches what the sessions of a tree share. A session fills it, for the time of a turn.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::BoxFuture;
-use crate::protocol::{ApiError, BoardEntry, BoardKey, TaskItem, TaskStatus, TaskView};
+use crate::protocol::{ApiError, BoardEntry, BoardKey, TaskItem, TaskStatus, TaskView, TreeMember};
 
 /// What a task is to be, or what of it changes: an update names what it changes alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +60,22 @@ pub enum TaskOrder {
     Delete(String),
 }
 
+/// A path that another session of the tree holds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{path} is being written by another agent of this work, {by}, which holds it for {seconds} s more at most: do something else, \
+     and look at the file again before you change it",
+    path = path.display(), by = by.name.as_deref().unwrap_or(by.session_id.as_str()), seconds = left.as_secs() + 1
+)]
+pub struct HeldPath {
+    /// The path that was wanted.
+    pub path: PathBuf,
+    /// Who holds it, or something above or below it.
+    pub by: TreeMember,
+    /// For how long, if nobody renews it.
+    pub left: Duration,
+}
+
 /// What the sessions of a tree share.
 pub trait Tree: Debug + Send + Sync + 'static {
     /// What stands on the board, in the order of the keys.
@@ -94,4 +112,22 @@ pub trait Tree: Debug + Send + Sync + 'static {
     /// # Errors
     /// `CONFLICT`: there is none, or why it is not told.
     fn notify_parent(&self, message: String) -> BoxFuture<'_, Result<(), ApiError>>;
+
+    /// Tells a session beside this one something, into what it does. Both were started as peers.
+    ///
+    /// # Errors
+    /// `CONFLICT`: this one was not, or that one is not at work; `NOT_FOUND`, with those that there are.
+    fn send_to_peer<'a>(&'a self, who: &'a str, message: String) -> BoxFuture<'a, Result<(), ApiError>>;
+
+    /// Whether there are others that could write at the same time. If not, nothing need be held.
+    fn has_others(&self) -> bool;
+
+    /// Holds paths for this session, all of them or none: for so long, as it has asked; or (None) because it writes them now.
+    ///
+    /// # Errors
+    /// The first that another session holds.
+    fn claim(&self, paths: &[PathBuf], patience: Option<Duration>) -> Result<(), HeldPath>;
+
+    /// Gives up what this session holds of these paths. None: all of it. Those that it held.
+    fn release(&self, paths: Option<&[PathBuf]>) -> Vec<PathBuf>;
 }

@@ -355,6 +355,12 @@ async fn a_child_asks_the_clients_of_the_root() {
         let result = done.data["payload"]["result"].as_str().unwrap();
         assert!(result.contains(said), "{result}");
         assert_eq!(get(&house, &format!("/sessions/{session}")).await["requests"], Value::Null);
+        // Who comes second is told so, here as there.
+        let second = house.call("POST", &format!("/sessions/{session}/feedback"), Some(answer)).await;
+        assert_eq!((second.status, second.code().as_str()), (409, "CONFLICT"), "{second:?}");
+        let strange = json!({ "requestId": "req_strange", "decision": "allow" });
+        let strange = house.call("POST", &format!("/sessions/{session}/feedback"), Some(strange)).await;
+        assert_eq!(strange.status, 404, "{strange:?}");
     }
     assert_eq!(std::fs::read_to_string(house.work.path().join("x.txt")).unwrap(), "by a child");
     house.close().await;

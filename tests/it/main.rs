@@ -12,6 +12,7 @@ mod activation;
 mod agents;
 mod anthropic;
 mod attack;
+mod beside;
 mod board;
 mod budgets;
 mod changes;

@@ -136,7 +136,7 @@ impl Actor {
             mode: self.row.settings.permission_mode,
             ceilings: Vec::new(),
             root: None,
-            agent: None,
+            agents: Vec::new(),
         };
         let task = runner::start(Job {
             live: Arc::clone(&self.live),

@@ -40,10 +40,24 @@ impl Actor {
                 let settled = self.settle(*end).await;
                 let _ = reply.send(settled);
             }
+            ChildOrder::Say(prompt, reply) => {
+                let said = self.hear(*prompt).await;
+                let _ = reply.send(said);
+            }
             ChildOrder::Silence(session) => self.silence(Some(&session)),
             ChildOrder::Asks(session, event) => self.child_asks(session, *event).await,
             ChildOrder::Answered(request, event) => self.child_answered(&request, *event).await,
         }
+    }
+
+    /// Takes what a session beside it says, where it is at work.
+    async fn hear(&mut self, prompt: NewPrompt) -> Result<(), ApiError> {
+        if self.running.as_ref().is_none_or(|running| running.work.is_none()) {
+            let message =
+                format!("session {} is not at work: what it should know belongs on the blackboard", self.row.id);
+            return Err(ApiError::conflict(message));
+        }
+        self.prompt(prompt).await.map(drop)
     }
 
     /// Writes a new session down together with its first turn, which waits to be begun, and with what this log says of it.

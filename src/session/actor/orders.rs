@@ -165,6 +165,8 @@ pub(in crate::session) enum ChildOrder {
     Settle(Box<RunEnd>, oneshot::Sender<Result<(), ApiError>>),
     /// Its runs are ended by who would be told: they are not told again.
     Silence(SessionId),
+    /// One beside it says something, into the turn that runs: where none does, nobody is told.
+    Say(Box<NewPrompt>, oneshot::Sender<Result<(), ApiError>>),
     /// One asks something.
     Asks(SessionId, Box<EventBody>),
     /// It no longer does.

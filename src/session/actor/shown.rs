@@ -18,6 +18,10 @@ impl Actor {
             Some(_) => Doing::Waits,
         };
         self.give_room_back();
+        if self.running.is_none() {
+            // What a turn held that was cut off.
+            self.scope.tree.lock().take();
+        }
         self.live.does(doing, [self.queue.len(), self.asks.len()]);
         self.weigh();
     }

@@ -116,6 +116,13 @@ impl Lanes {
         Some(Unfinished { lanes: Arc::clone(self), at })
     }
 
+    /// Whether a run under that root is not over.
+    pub(in crate::session) fn has_open(&self, root: &SessionId) -> bool {
+        let state = self.state.lock();
+        let mut of_root = state.open.range((root.clone(), 0)..).take_while(|((of, _), _)| of == root);
+        of_root.any(|(_, open)| *open > 0)
+    }
+
     /// Turns that run, and those that wait, of all sessions.
     pub(in crate::session) fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::host::SUBAGENT_TOOLS;
 use crate::protocol::{
-    ApiError, ErrorBody, ErrorCode, Lineage, PermissionConfig, PermissionMode, Reasoning, ToolCategory, ToolDefinition,
+    ApiError, ErrorBody, ErrorCode, Isolation, Lineage, PermissionConfig, PermissionMode, Reasoning, ToolCategory,
+    ToolDefinition,
 };
 use crate::session::Terms;
 use crate::session::policy::Policy;
@@ -33,6 +34,8 @@ pub struct AgentRole {
     pub permissions: Option<PermissionConfig>,
     /// The agents that it may start. None: any.
     pub delegates_to: Option<Vec<String>>,
+    /// The agent of a file that it works as, where that file is found; its text is that of `instructions`.
+    pub works_as: Option<String>,
 }
 
 /// The rules and the mode of a session above.
@@ -137,13 +140,23 @@ pub(super) fn settings_of(
             names.iter().filter(|name| known(name).is_some_and(own)).cloned().collect()
         }
     };
+    // In a working tree of its own it may not be there.
+    let works_as = role.works_as.clone().filter(|_| spawn.isolation == Isolation::None);
+    let instructions = role.instructions.clone().or_else(|| parent.instructions.clone());
     let model = spawn.model.clone().or_else(|| role.model.clone()).unwrap_or_else(|| parent.model.clone());
     let same = crate::protocol::agent_of(&model) == crate::protocol::agent_of(&parent.model);
     Ok(SessionSettings {
         agent_options: if same { parent.agent_options.clone() } else { Default::default() },
         model,
         reasoning: spawn.reasoning.or(role.reasoning).unwrap_or(parent.reasoning),
-        instructions: role.instructions.clone().or_else(|| parent.instructions.clone()),
+        // A text of its own takes the place of that of its parent's agent; what that one may not do counts all the same.
+        agent: match &role.instructions {
+            _ if works_as.is_some() => works_as.clone(),
+            Some(_) => None,
+            None => parent.agent.clone(),
+        },
+        interaction_mode: parent.interaction_mode.filter(|_| works_as.is_none()),
+        instructions: instructions.filter(|_| works_as.is_none()),
         title: spawn.name.clone(),
         tools: Some(names),
         permissions: role.permissions.clone().or_else(|| parent.permissions.clone()),
@@ -279,6 +292,7 @@ mod tests {
             permission_mode: Some(PermissionMode::Auto),
             permissions: None,
             delegates_to: None,
+            works_as: None,
         };
         let made = settings_of(&parent, (&Spawn::default(), &AgentRole::default()), (&tools[..], false)).expect("fits");
         assert_eq!((made.model.as_str(), made.reasoning), ("m/m", Reasoning::High));
@@ -286,6 +300,19 @@ mod tests {
         let made = settings_of(&parent, (&Spawn::default(), &role), (&tools[..], false)).expect("fits");
         assert_eq!((made.model.as_str(), made.reasoning), ("r/r", Reasoning::Low));
         assert_eq!((made.permission_mode, made.instructions.as_deref()), (PermissionMode::AcceptEdits, Some("role")));
+        // Who works as an agent of a file has its text from there, where that file is found.
+        let own = AgentRole { works_as: Some("own".into()), ..role.clone() };
+        let led = SessionSettings { agent: Some("lead".into()), ..parent.clone() };
+        let agent_of = |role: &AgentRole, isolation: Isolation| {
+            let spawn = Spawn { isolation, ..Spawn::default() };
+            let made = settings_of(&led, (&spawn, role), (&tools[..], false)).expect("fits");
+            (made.agent, made.instructions)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(agent_of(&own, Isolation::None), (text("own"), None));
+        assert_eq!(agent_of(&own, Isolation::Worktree), (None, text("role")));
+        assert_eq!(agent_of(&role, Isolation::None), (None, text("role")));
+        assert_eq!(agent_of(&AgentRole::default(), Isolation::None), (text("lead"), text("i")));
         let spawn = Spawn {
             model: Some("s/s".into()),
             reasoning: Some(Reasoning::Xhigh),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::coordination::coordinate;
 use super::{AgentRole, NewChild, TurnChildren, rights};
 use crate::base::clock;
 use crate::host::{SUBAGENT_TOOLS, discard_tree, make_tree, tree_of, trees_in};
@@ -37,6 +38,7 @@ impl TurnChildren {
         let depth_max = self.terms.limits.read().subagent_depth;
         let tools = self.registry.definitions();
         let mut settings = rights::settings_of(&self.settings, (&spawn, &role), (&tools[..], depth < depth_max))?;
+        coordinate(&mut settings, spawn.coordination, &tools);
         self.bench.check_model(&settings.model)?;
         let open_max = self.terms.limits.read().subagents_max;
         let unfinished = self.shelf.lanes.open((&root, depth), open_max).ok_or_else(|| too_many(open_max))?;
@@ -57,6 +59,7 @@ impl TurnChildren {
             name: spawn.name.clone(),
             agent: spawn.agent.clone(),
             worktree,
+            coordination: spawn.coordination,
         };
         let now = clock::now_ms();
         let row = SessionRow {
@@ -168,6 +171,7 @@ impl TurnChildren {
             permission_mode: None,
             permissions: definition.permissions.clone(),
             delegates_to: targets,
+            works_as: Some(definition.name.clone()),
         }
     }
 
@@ -236,6 +240,7 @@ pub(super) fn start_event(
         task,
         background: run.background,
         branch: lineage.worktree.map(|tree| tree.branch),
+        coordination: lineage.coordination,
     }))
 }
 
