@@ -1333,6 +1333,10 @@ export interface MemoryOptions {
   readonly path?: string
   /** Whose memory it is: projects in one file remember apart. Default: `default`. */
   readonly project?: string
+  /** Texts of a project; of more, those that are of least use are forgotten: what was not found for long, and seldom. Default 100,000, which is the most. */
+  readonly maxEntries?: number
+  /** Days after which what nobody has added or found is forgotten, when something is added. Default: never. */
+  readonly forgetAfterDays?: number
   /** Is told when the embedding provider fails, and words alone decide. Default: the console. */
   readonly logger?: { warn(message: string): void }
 }
@@ -1346,7 +1350,10 @@ export interface LongTermMemory extends MemoryManager {
   initialize(): Promise<void>
   /** Closes it. */
   dispose(): Promise<void>
-  /** Remembers a text; its name. A text that is there already keeps its own. */
+  /**
+   * Remembers a text; its name. One that says the same as a text that is there already, apart from blanks, quotation marks
+   * and a last full stop, has that text's. With `pinned: true` in its metadata it is never forgotten by itself.
+   */
   add(text: string, metadata?: Readonly<Record<string, unknown>>): Promise<string>
   /** The same for several, all or none. */
   addBatch(
@@ -1371,6 +1378,12 @@ export interface LongTermMemory extends MemoryManager {
   /** Whether it is open. */
   readonly isInitialized: boolean
 }
+
+/**
+ * An embedding provider over a model in a directory, in Model2Vec's form (`tokenizer.json`, `model.safetensors`,
+ * `config.json`). No network; the model is read when it is first used. What cannot be read is refused with `EMBEDDING_ERROR`.
+ */
+export function createLocalEmbedder(directory: string): EmbeddingProvider
 
 /** Creates a long-term memory over an embedding provider: what the server's sessions have, for a program of its own. */
 export function createMemoryManager(
@@ -2792,14 +2805,20 @@ export interface MemoryConfig {
   readonly enabled: boolean
   /** An embedding model of the `openai` endpoint, such as `openai/text-embedding-3-small`. Without one, or while it fails, words alone decide. */
   readonly embeddingAgent?: string
+  /** The directory of an embedding model that the server runs itself, in Model2Vec's form; instead of `embeddingAgent`. */
+  readonly model?: string
   /**
    * From 0 to 1: answers with a lower score are left out. With an embedding model the score is the cosine, moved
-   * towards 1 by up to half of the way by words in common. Without one it is what the words say (BM25), as a share of the
+   * towards 1 by up to seven tenths of the way by words in common. Without one it is what the words say (BM25), as a share of the
    * best answer of that search.
    */
   readonly similarityThreshold: number
   /** From 1 to 100: how many answers a search gives that does not say. */
   readonly maxResults: number
+  /** Texts of a project; of more, those that are of least use are forgotten. Default 100,000, which is the most. */
+  readonly maxEntries?: number
+  /** Days after which what nobody has noted or found is forgotten, when something is noted. Default: never. */
+  readonly forgetAfterDays?: number
 }
 
 /** System prompts by model. */

@@ -198,7 +198,7 @@ fn kept(path: &Path, texts: &[String], vectors: &[Vec<f32>]) -> Done<Vec<i64>> {
     let mut keys = Vec::new();
     for batch in texts.chunks(1_000) {
         let entry = |text: &String| NewEntry { text: text.clone(), metadata: Map::new() };
-        let added = store.add("p", &batch.iter().map(entry).collect::<Vec<_>>())?;
+        let added = store.add("p", &batch.iter().map(entry).collect::<Vec<_>>())?.added;
         keys.extend(added.iter().map(|one| one.key));
     }
     for batch in keys.iter().copied().zip(vectors.iter().cloned()).collect::<Vec<_>>().chunks(1_000) {

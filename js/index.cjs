@@ -8,7 +8,7 @@ const { countTokens, createContextPruner, createConversation } = require('./conv
 const { createHookSystem } = require('./hooks.cjs')
 const { createAgenticLoop } = require('./loop.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
-const { createMemoryManager } = require('./memory.cjs')
+const { createLocalEmbedder, createMemoryManager } = require('./memory.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
 const { createProviderPromptResolver, discoverInstructions } = require('./prompts.cjs')
 const { createToolRegistry, registerMemoryTools, registerTaskTools } = require('./registry.cjs')
@@ -34,6 +34,7 @@ module.exports = {
   createHookSystem,
   createLoopBreaker,
   createMCPClient,
+  createLocalEmbedder,
   createMemoryManager,
   createProviderPromptResolver,
   createSimseServer,

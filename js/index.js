@@ -12,6 +12,7 @@ export const {
   createHookSystem,
   createLoopBreaker,
   createMCPClient,
+  createLocalEmbedder,
   createMemoryManager,
   createProviderPromptResolver,
   createSimseServer,

@@ -7,6 +7,7 @@ const {
   assertFits,
   boolean,
   describe,
+  either,
   having,
   integer,
   list,
@@ -23,6 +24,8 @@ const { revive, simseError } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 
 const RESULTS_MAX = 100
+const ENTRIES_MAX = 100_000
+const DAYS_MAX = 36_500
 /** Texts that are read at once. */
 const PAGE = 1000
 
@@ -32,13 +35,37 @@ const configShape = shape({
   similarityThreshold: number(0, 1),
   maxResults: integer(1, RESULTS_MAX),
 })
-const optionsShape = shape({ path: optional(path), project: optional(text), logger: optional(having('warn')) })
+const optionsShape = shape({
+  path: optional(path),
+  project: optional(text),
+  maxEntries: optional(integer(1, ENTRIES_MAX)),
+  forgetAfterDays: optional(integer(1, DAYS_MAX)),
+  logger: optional(having('warn')),
+})
 const entryShape = shape({ text: string, metadata: optional(record(() => {})) })
 const searchShape = shape({
   query: string,
   maxResults: optional(integer(1, RESULTS_MAX)),
   threshold: optional(number(0, 1)),
 })
+
+/** Where the models of our own providers lie: a memory reads them itself. */
+const directories = new WeakMap()
+
+/** An embedding provider over the model of a directory. It is read when it is first used. */
+function createLocalEmbedder(directory) {
+  assertFits('createLocalEmbedder', path, directory, 'directory')
+  const lies = resolve(directory)
+  const model = new native.NativeEmbedder(lies)
+  const provider = Object.freeze({
+    async embed(input) {
+      assertFits('embed', either('a string or a list of strings', string, list(string)), input, 'input')
+      return ask(() => model.embed(toJson(typeof input === 'string' ? [input] : input)))
+    },
+  })
+  directories.set(provider, lies)
+  return provider
+}
 
 /** What Rust asks for vectors. */
 class Embedding {
@@ -84,6 +111,9 @@ class State {
       path: options.path === undefined ? undefined : resolve(options.path),
       project: options.project ?? 'default',
       model: config.embeddingAgent ?? 'javascript',
+      directory: directories.get(embedder),
+      maxEntries: options.maxEntries ?? ENTRIES_MAX,
+      forgetAfterDays: options.forgetAfterDays,
       maxResults: config.maxResults,
       similarityThreshold: config.similarityThreshold,
     }
@@ -191,4 +221,4 @@ function createMemoryManager(embedder, config, options = {}) {
   })
 }
 
-module.exports = { createMemoryManager }
+module.exports = { createLocalEmbedder, createMemoryManager }

@@ -237,7 +237,10 @@ const memory = shape({
   enabled: boolean,
   embeddingAgent: optional(text),
   similarityThreshold: optional(number(0, 1)),
+  model: optional(text),
   maxResults: within('memory.maxResults'),
+  maxEntries: within('memory.maxEntries'),
+  forgetAfterDays: within('memory.forgetAfterDays'),
 })
 
 /** What fits into an `Authorization` header; never told in a message. */

@@ -44,6 +44,8 @@ const HOMES: &[(&[&str], &[&str])] = &[
     // Schemas of what crosses the wire, and of the configuration.
     (&["schemars"], &["src/protocol/", "src/config/", "src/session/", "src/app/", "src/server/openapi/"]),
     (&["lopdf"], &["src/host/fs_read/"]),
+    // What local embedding models have in their vocabularies.
+    (&["unicode_normalization", "unicode_segmentation"], &["src/provider/local/"]),
     (&["tiktoken"], &["src/context/tokens"]),
     (&["flate2", "crc32fast"], &["src/base/image/", "src/base/deflate"]),
     (&["std::env", "tokio::env"], &["src/config/"]),

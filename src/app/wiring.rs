@@ -3,11 +3,13 @@
 mod definitions;
 mod hooks;
 mod lore;
+mod memory;
 mod prompts;
 pub(super) mod roles;
 mod tools;
 
 pub(super) use definitions::allows;
+pub(super) use memory::{embedder_fault, memories};
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,6 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 
 use super::OpenError;
-use super::providers::openai_options;
 use super::roots::{canonical, held, roots};
 use super::tool_servers::{Around, ToolServers};
 use crate::base::BoxFuture;
@@ -27,13 +28,11 @@ use crate::config::{AgentCatalog, AgentType, ProviderPrompts, Setting, Settings,
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::{Logins, Servers};
-use crate::memory::{Memories, Project, Wanted, memory_tools};
-use crate::model::{Embedder, Models};
+use crate::memory::{Memories, Project, memory_tools};
+use crate::model::Models;
 use crate::permission::Floor;
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
-use crate::provider::{self, Reach};
 use crate::session::{AgentRole, Equipment, Workbench};
-use crate::store::recall::RecallStore;
 use crate::store::snapshots::SnapshotStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
 use crate::tool::{Registry, SKILL_TOOL, Tool};
@@ -41,8 +40,6 @@ use crate::tool::{Registry, SKILL_TOOL, Tool};
 use lore::Lore;
 use tools::Fitted;
 
-/// The long-term memory's name in the data directory.
-const MEMORY_FILE: &str = "memory.db";
 /// The name in the data directory of what turns did to files.
 const SNAPSHOT_FILE: &str = "snapshots.db";
 
@@ -70,30 +67,6 @@ fn kept(store: SqliteStore) -> (Arc<dyn Store>, Option<PathBuf>) {
     (Arc::new(store), Some(directory))
 }
 
-/// The long-term memory, in the data directory where there is one. None: it is switched off.
-pub(super) async fn memories(
-    settings: &Settings,
-    data_directory: Option<&Path>,
-) -> Result<Option<Arc<Memories>>, OpenError> {
-    let memory = &settings.memory;
-    if !memory.enabled {
-        return Ok(None);
-    }
-    let embedder = memory.embedding_model.as_deref().map(|name| embedder(settings, name)).transpose()?;
-    let path = data_directory.map(|directory| directory.join(MEMORY_FILE));
-    let open = move || path.map_or_else(RecallStore::in_memory, |path| RecallStore::open(&path));
-    let opened = tokio::task::spawn_blocking(open).await;
-    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the memory".into(), cause: broken(e) };
-    let wanted = Wanted { results: Some(memory.results), threshold: Some(memory.similarity_threshold) };
-    Ok(Some(Memories::new(opened.map_err(failed)??, embedder, wanted)))
-}
-
-/// Why the embedding model that is named would not be taken.
-pub(super) fn embedder_fault(settings: &Settings) -> Option<OpenError> {
-    let name = settings.memory.embedding_model.as_deref().filter(|_| settings.memory.enabled)?;
-    embedder(settings, name).err()
-}
-
 /// Who records what turns do to files. None: there is no data directory, or nothing is to be kept.
 pub(super) async fn recording(
     settings: &Settings,
@@ -109,18 +82,6 @@ pub(super) async fn recording(
     let opened = tokio::task::spawn_blocking(open).await;
     let doing = "open the record of changes".to_owned();
     Ok(Some(opened.map_err(|e| StoreError::Io { doing, cause: broken(e) })??))
-}
-
-fn embedder(settings: &Settings, name: &str) -> Result<Arc<dyn Embedder>, OpenError> {
-    let openai = &settings.openai;
-    let name = name.strip_prefix("openai/").unwrap_or(name);
-    if (openai.base_url.is_some() || openai.api_key.is_some()) && !name.is_empty() {
-        return Ok(provider::openai_embedder(openai_options(settings, name, &Reach::default())));
-    }
-    let expected = format!(
-        "a model of a configured endpoint, got `openai/{name}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL"
-    );
-    Err(OpenError::Setting { field: settings.names.of(Setting::EmbeddingModel), expected })
 }
 
 /// Fits sessions out with models, tools and system texts.

@@ -33,9 +33,11 @@ const MANY: u64 = 1_000_000;
 const MS: u64 = limit::SET_MS_MAX;
 
 /// All of them.
-pub const BOUNDS: [Bounds; 29] = [
+pub const BOUNDS: [Bounds; 31] = [
     of("port", "port", 0, u16::MAX as u64),
     of("memory_max_results", "memory.maxResults", 1, limit::MEMORY_RESULTS_MAX as u64),
+    of("memory_entries_max", "memory.maxEntries", 1, limit::MEMORY_ENTRIES_MAX as u64),
+    of("memory_forget_after_days", "memory.forgetAfterDays", 1, limit::MEMORY_DAYS_MAX),
     of("model_idle_timeout_ms", "limits.modelIdleTimeoutMs", 1, MS),
     of("permission_timeout_ms", "limits.permissionTimeoutMs", 1, MS),
     of("client_grace_ms", "limits.clientGraceMs", 0, MS),

@@ -209,10 +209,16 @@ pub struct MemorySettings {
     pub enabled: bool,
     /// The embedding model at the OpenAI-compatible endpoint, with or without `openai/`. None: words alone decide.
     pub embedding_model: Option<String>,
+    /// The directory of an embedding model that we run ourselves, instead of one of the endpoint.
+    pub model: Option<PathBuf>,
     /// The score from which on an answer counts: 0 to 1.
     pub similarity_threshold: f64,
     /// How many answers a search gives that does not say: 1 to [`limit::MEMORY_RESULTS_MAX`].
     pub results: usize,
+    /// Texts of a project: 1 to [`limit::MEMORY_ENTRIES_MAX`]. Of more, those that are of least use are forgotten.
+    pub entries_max: usize,
+    /// Days after which what nobody has noted or found is forgotten. None: never.
+    pub forget_after_days: Option<u64>,
 }
 
 impl Default for MemorySettings {
@@ -220,8 +226,11 @@ impl Default for MemorySettings {
         Self {
             enabled: false,
             embedding_model: None,
+            model: None,
             similarity_threshold: limit::MEMORY_SIMILARITY,
             results: limit::MEMORY_RESULTS,
+            entries_max: limit::MEMORY_ENTRIES_MAX,
+            forget_after_days: None,
         }
     }
 }

@@ -16,6 +16,8 @@ pub enum Setting {
     Model,
     /// The model that turns remembered texts into vectors.
     EmbeddingModel,
+    /// The directory of the model that does that here.
+    MemoryModel,
     /// Models that are asked when another cannot be used.
     ModelFallbacks,
     /// The model for small work.
@@ -52,6 +54,7 @@ impl Names {
             Setting::RecordModels => ("record_models", "recordModels"),
             Setting::ReplayModels => ("replay_models", "replayModels"),
             Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),
+            Setting::MemoryModel => ("memory_model", "memory.model"),
         };
         match self {
             Self::Flags => spellings(flag),

@@ -225,12 +225,21 @@ options! {
     /// Embedding model of the endpoint, for finding by meaning, such as openai/text-embedding-3-small [default: none, words decide]
     #[arg(long, value_name = "MODEL", help_heading = "Memory")]
     memory_embedding_model: String,
+    /// Directory of an embedding model that this program runs itself (Model2Vec's form), instead of one of the endpoint
+    #[arg(long, value_name = "PATH", help_heading = "Memory")]
+    memory_model: PathBuf,
     /// How well something must fit to be found, from 0 to 1 [default: 0.3]
     #[arg(long, value_name = "SHARE", help_heading = "Memory")]
     memory_similarity_threshold: f64,
     /// Answers of a search that does not say how many it wants, 1 to 100 [default: 5]
     #[arg(long, value_name = "N", help_heading = "Memory")]
     memory_max_results: usize,
+    /// Texts of a project; of more, those that are of least use are forgotten [default: 100000]
+    #[arg(long, value_name = "N", help_heading = "Memory")]
+    memory_entries_max: usize,
+    /// Forget what nobody has noted or found for so many days [default: never]
+    #[arg(long, value_name = "DAYS", help_heading = "Memory")]
+    memory_forget_after_days: u64,
     /// Longest silence of a model, in milliseconds [default: 120000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     model_idle_timeout_ms: u64,

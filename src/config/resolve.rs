@@ -269,8 +269,11 @@ fn settings(
     settings.memory = MemorySettings {
         enabled: all.memory.unwrap_or(settings.memory.enabled),
         embedding_model: all.memory_embedding_model,
+        model: all.memory_model,
         similarity_threshold: all.memory_similarity_threshold.unwrap_or(settings.memory.similarity_threshold),
         results: all.memory_max_results.unwrap_or(settings.memory.results),
+        entries_max: all.memory_entries_max.unwrap_or(settings.memory.entries_max),
+        forget_after_days: all.memory_forget_after_days,
     };
     settings.limits = limits::limits(&everything);
     Ok(settings)
@@ -309,6 +312,10 @@ pub(super) fn problems(all: &Options) -> Vec<ConfigError> {
     let mut problems: Vec<_> = all.whole_numbers().into_iter().filter_map(out).collect();
     if let Some(given) = all.memory_similarity_threshold.filter(|given| !(0.0..=1.0).contains(given)) {
         problems.push(refused("memory_similarity_threshold", format!("a number from 0 to 1; got {given}")));
+    }
+    if all.memory_model.is_some() && all.memory_embedding_model.is_some() {
+        let expected = "nothing, because --memory-embedding-model is there: one model makes the vectors";
+        problems.push(refused("memory_model", expected.to_owned()));
     }
     if let Some(given) = all.replay_speed.filter(|given| !(given.is_finite() && *given >= 0.0)) {
         problems.push(refused("replay_speed", format!("a number from 0; got {given}")));
@@ -392,7 +399,7 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
 /// What a file says, its paths taken as relative to its directory.
 pub(super) fn within(mut said: Options, base: &Path) -> Options {
     let own = [&mut said.cwd, &mut said.data_dir, &mut said.port_file];
-    let tapes = [&mut said.record_models, &mut said.replay_models];
+    let tapes = [&mut said.record_models, &mut said.replay_models, &mut said.memory_model];
     let doors = [&mut said.tls_cert, &mut said.tls_key, &mut said.socket];
     for relative in own.into_iter().chain(doors).chain(tapes).flatten() {
         *relative = base.join(&relative);
@@ -520,6 +527,8 @@ mod tests {
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "1.5")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD, memory_similarity_threshold): expected a number from 0 to 1; got 1.5"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "nan")], "expected a number from 0 to 1; got NaN"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "much")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD: expected a number"),
+            (Some("memory_model = 'm'\nmemory_embedding_model = 'e'"), &[], "memory_model): expected nothing, because --memory-embedding-model is there"),
+            (Some("memory_entries_max = 0"), &[], "line 1: `memory_entries_max`: expected a whole number from 1 to 100000; got 0"),
             (Some("memory_max_results = 101"), &[], "line 1: `memory_max_results`: expected a whole number from 1 to 100; got 101"),
             (None, &[("SIMSE_MEMORY_MAX_RESULTS", "101")], "memory_max_results): expected a whole number from 1 to 100; got 101"),
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
@@ -561,6 +570,7 @@ mod tests {
             allow_public = true\nno_auth = true\ndefault_policy = 'deny'\nroot = ['.']\nlog_format = 'json'\n\
             tls_cert = 'c.pem'\ntls_key = 'k.pem'\nsocket = 's'\nwrite_timeout_ms = 11\n\
             memory = true\nmemory_embedding_model = 'e'\nmemory_similarity_threshold = 0.5\nmemory_max_results = 7\n\
+            memory_entries_max = 8\nmemory_forget_after_days = 9\n\
             [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n\
             [[acp_servers]]\nname = 'c'\ncommand = 'x'\ncwd = 'e'\nenv = { KEY = 'sk-file' }\n\
             [[mcp_servers]]\nname = 'a'\ncommand = 'x'\ncwd = 'd'\nenv = { KEY = 'sk-file' }\n\
@@ -571,8 +581,15 @@ mod tests {
         assert_eq!(settings.openai.base_url.as_ref().map(|url| url.expose()), Some("http://127.0.0.1:9/v1"));
         assert_eq!(settings.openai.api_key.as_ref().unwrap().expose_secret(), "sk-file");
         assert_eq!((settings.limits.permission_timeout_ms, launch.shutdown_grace_ms), (7, 9));
-        let memory =
-            MemorySettings { enabled: true, embedding_model: Some("e".into()), similarity_threshold: 0.5, results: 7 };
+        let memory = MemorySettings {
+            enabled: true,
+            embedding_model: Some("e".into()),
+            model: None,
+            similarity_threshold: 0.5,
+            results: 7,
+            entries_max: 8,
+            forget_after_days: Some(9),
+        };
         assert_eq!(settings.memory, memory);
         assert!(launch.listen.allow_public && !launch.listen.auth);
         assert_eq!(settings.permissions.default_policy, PermissionPolicy::Deny);

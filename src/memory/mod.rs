@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::limit;
 use crate::model::Embedder;
 use crate::store::StoreError;
-use crate::store::recall::{Added, Finding, KeptEntry, NewEntry, Ranked, RecallError, RecallStore, Sought};
+use crate::store::recall::{Added, Finding, KeptEntry, Likeness, NewEntry, Ranked, RecallError, RecallStore, Sought};
 
 use embedding::{Embedding, NoVectors};
 pub use project::Project;
@@ -30,6 +30,15 @@ pub use tools::memory_tools;
 
 /// Texts that are refused in a row before it is taken to be the model and not the texts.
 const REFUSALS_MAX: usize = 5;
+
+/// Texts that are told to be much like a new one.
+const ALIKE_MAX: usize = 3;
+/// Texts that are compared with a new one.
+const ALIKE_LOOKED_AT: usize = 20;
+/// From this score by meaning and words on a text is much like a new one.
+const ALIKE_SCORE: f64 = 0.9;
+/// So it is with this share of words in common.
+const ALIKE_WORDS: f64 = 0.7;
 
 /// A memory operation failed. Variants differ by what the caller should do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +70,8 @@ impl From<StoreError> for MemoryError {
 pub struct Remembered {
     /// For each text, in order: its name, and whether it is new.
     pub added: Vec<Added>,
+    /// How many others were forgotten for them.
+    pub forgotten: usize,
     /// Why the texts can for now be found by their words only. None: all is well, or no embedding model is set.
     pub degraded: Option<String>,
 }
@@ -196,13 +207,19 @@ impl MemoryManager {
         }
         let entries = entries.into_iter().map(checked_entry).collect::<Result<Vec<_>, _>>()?;
         let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
-        let added = self.store(move |store, project| Ok(store.add(project, &entries)?)).await?;
-        let Some(embedding) = &self.memories.embedding else { return Ok(Remembered { added, degraded: None }) };
+        let kept = self.store(move |store, project| Ok(store.add(project, &entries)?)).await?;
+        let (added, forgotten) = (kept.added, kept.forgotten);
+        if forgotten > 0 {
+            tracing::info!(forgotten, "remembered texts that were of least use were forgotten");
+        }
+        let Some(embedding) = &self.memories.embedding else {
+            return Ok(Remembered { added, forgotten, degraded: None });
+        };
         let new: Vec<(i64, String)> =
             added.iter().zip(texts).filter(|(one, _)| one.new).map(|(one, text)| (one.key, text)).collect();
         // The texts are kept: from here on nothing fails, it is only said.
         let degraded = self.embed(embedding, (new, false), cancel).await.err();
-        Ok(Remembered { added, degraded })
+        Ok(Remembered { added, forgotten, degraded })
     }
 
     /// What is remembered about a question, best answers first.
@@ -218,7 +235,7 @@ impl MemoryManager {
         }
         let Some(embedding) = &self.memories.embedding else {
             let found = self.found(&query, None, bounds).await?;
-            return Ok(Found { answers: self.read(found.ranked).await?, degraded: None });
+            return Ok(Found { answers: self.read(found.ranked, bounds.1).await?, degraded: None });
         };
         let vector = embedding.one(&query, cancel).await;
         if cancel.is_cancelled() {
@@ -228,7 +245,7 @@ impl MemoryManager {
             Ok(vector) => (self.by_meaning((embedding, vector), (&query, bounds), cancel).await?, None),
             Err(none) => (self.found(&query, None, bounds).await?, Some(none.reason)),
         };
-        Ok(Found { answers: self.read(found.ranked).await?, degraded })
+        Ok(Found { answers: self.read(found.ranked, bounds.1).await?, degraded })
     }
 
     /// The same by words alone, whether or not there is an embedding model.
@@ -239,7 +256,7 @@ impl MemoryManager {
         let query = checked("query", query, limit::MEMORY_QUERY_BYTES_MAX)?;
         let bounds = self.bounds(wanted)?;
         let found = self.found(&query, None, bounds).await?;
-        self.read(found.ranked).await
+        self.read(found.ranked, bounds.1).await
     }
 
     fn bounds(&self, wanted: Wanted) -> Result<(f64, usize), MemoryError> {
@@ -300,7 +317,8 @@ impl MemoryManager {
 
 /// Searching, and giving texts their vectors.
 impl MemoryManager {
-    /// The best answers, by a model's vector of the question where there is one.
+    /// The best answers, by a model's vector of the question where there is one; twice as many as are wanted, since some
+    /// may be much alike.
     async fn found(
         &self,
         query: &str,
@@ -311,17 +329,44 @@ impl MemoryManager {
         let vector = vector.map(|(model, vector)| (model.to_owned(), vector.to_vec()));
         self.store(move |store, project| {
             let vector = vector.as_ref().map(|(model, vector)| (model.as_str(), vector.as_slice()));
-            Ok(store.find(project, &Sought { query: &query, vector, results, threshold })?)
+            Ok(store.find(project, &Sought { query: &query, vector, results: 2 * results, threshold })?)
         })
         .await
     }
 
-    /// Texts and scores of what was found; what is gone by now is left out.
-    async fn read(&self, ranked: Vec<Ranked>) -> Result<Vec<Answer>, MemoryError> {
+    /// Texts and scores of the best of what was found; what is gone by now is left out. They count as used.
+    async fn read(&self, ranked: Vec<Ranked>, results: usize) -> Result<Vec<Answer>, MemoryError> {
         self.store(move |store, _| {
-            let entries = store.at(&ranked.iter().map(|one| one.key).collect::<Vec<_>>())?;
-            let score = |key: i64| ranked.iter().find(|one| one.key == key).map_or(0.0, |one| one.score);
-            Ok(entries.into_iter().map(|entry| Answer { score: score(entry.key), entry }).collect())
+            let answers = various(answers(store, &ranked)?, results);
+            let keys: Vec<i64> = answers.iter().map(|answer| answer.entry.key).collect();
+            if let Err(error) = store.used(&keys) {
+                // A full disk, or another process that writes for long, spoils no search.
+                tracing::warn!(%error, "it could not be noted which texts were found");
+            }
+            Ok(answers)
+        })
+        .await
+    }
+
+    /// What is much like a text that was just remembered, best first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn alike(&self, key: i64, text: &str) -> Result<Vec<KeptEntry>, MemoryError> {
+        let text = text.to_owned();
+        let model = self.memories.embedding.as_ref().map(|embedding| embedding.model().to_owned());
+        self.store(move |store, project| {
+            let vector = store.vector_of(key)?.filter(|(of, _)| Some(of) == model.as_ref());
+            let vector = vector.as_ref().map(|(model, vector)| (model.as_str(), vector.as_slice()));
+            let sought = Sought { query: &text, vector, results: ALIKE_LOOKED_AT, threshold: 0.0 };
+            let found = answers(store, &store.find(project, &sought)?.ranked)?;
+            let likeness = Likeness::of(&text);
+            let is_alike = |answer: &Answer| {
+                let near = vector.is_some() && answer.score >= ALIKE_SCORE;
+                near || likeness.share(&Likeness::of(&answer.entry.text)) >= ALIKE_WORDS
+            };
+            let alike = found.into_iter().filter(|answer| answer.entry.key != key && is_alike(answer));
+            Ok(alike.take(ALIKE_MAX).map(|answer| answer.entry).collect())
         })
         .await
     }
@@ -405,6 +450,36 @@ impl MemoryManager {
         self.store(put).await.map_err(|error| error.to_string())?;
         Ok(taken)
     }
+}
+
+fn answers(store: &RecallStore, ranked: &[Ranked]) -> Result<Vec<Answer>, StoreError> {
+    let entries = store.at(&ranked.iter().map(|one| one.key).collect::<Vec<_>>())?;
+    let score = |key: i64| ranked.iter().find(|one| one.key == key).map_or(0.0, |one| one.score);
+    Ok(entries.into_iter().map(|entry| Answer { score: score(entry.key), entry }).collect())
+}
+
+/// The best answers; one that is much like a better one gives way where there are others.
+fn various(answers: Vec<Answer>, results: usize) -> Vec<Answer> {
+    if answers.len() <= results {
+        return answers;
+    }
+    let mut taken: Vec<(Likeness, usize)> = Vec::new();
+    let mut repeated = Vec::new();
+    for (place, answer) in answers.iter().enumerate() {
+        let likeness = Likeness::of(&answer.entry.text);
+        match taken.iter().any(|(other, _)| other.is_much(&likeness)) {
+            true => repeated.push(place),
+            false => taken.push((likeness, place)),
+        }
+        if taken.len() == results {
+            break;
+        }
+    }
+    let mut places: Vec<usize> = taken.into_iter().map(|(_, place)| place).chain(repeated).take(results).collect();
+    places.sort_unstable();
+    let mut places = places.into_iter().peekable();
+    let chosen = answers.into_iter().enumerate().filter(|(place, _)| places.next_if_eq(place).is_some());
+    chosen.map(|(_, answer)| answer).collect()
 }
 
 /// A text and its topic as something to remember.

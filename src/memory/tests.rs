@@ -9,6 +9,7 @@ use super::*;
 use crate::base::BoxFuture;
 use crate::model::{ModelError, Vectors};
 use crate::protocol::EventBody;
+use crate::store::recall::Keep;
 use crate::tool::{Arguments, ToolContext, ToolError, ToolEvents};
 
 /// Meanings as numbers: how much a text is about animals, tools, numbers.
@@ -107,13 +108,13 @@ async fn with_a_model_meanings_count_and_words_help() {
     assert_eq!(model.asked().len(), 1);
     let (found, degraded) = finds(&manager, "feline").await;
     assert_eq!((found, degraded), (owned(&[("the cat sleeps", 100)]), None));
-    // A name that the model knows nothing of is found by its letters: nearness 0, and half of the way for the words.
-    assert_eq!(finds(&manager, "E4711").await.0[0], ("error E4711 in the saw".to_owned(), 50));
+    // A name that the model knows nothing of is found by its letters: nearness 0, and seven tenths of the way for the words.
+    assert_eq!(finds(&manager, "E4711").await.0[0], ("error E4711 in the saw".to_owned(), 70));
     let (found, _) = finds(&manager, "hammer").await;
     assert_eq!(found[0], ("a hammer is heavy".to_owned(), 100));
     assert_eq!(found[1].0, "error E4711 in the saw");
     // A threshold of the call's own.
-    let wanted = Wanted { threshold: Some(0.6), results: Some(1) };
+    let wanted = Wanted { threshold: Some(0.8), results: Some(1) };
     assert!(manager.search("E4711", wanted, &never()).await.unwrap().answers.is_empty());
 }
 
@@ -365,4 +366,54 @@ async fn a_search_that_is_degraded_tells_the_model_and_the_log() {
     assert!(said.contains("the cat sleeps") && said.contains("wrong key"), "{said}");
     let [EventBody::MemorySearch { degraded: Some(reason), .. }] = &events[..] else { panic!("{events:?}") };
     assert!(reason.contains("wrong key"));
+}
+
+#[tokio::test]
+async fn a_note_that_is_much_like_others_tells_of_them() {
+    for model in [None, Some(Scripted::new("m"))] {
+        let manager = manager(model.as_ref());
+        let first = "the tests of the cat need a database on port 5433";
+        let (said, _) = call(&manager, "memory_add", json!({"text": first})).await;
+        let id = said.unwrap().strip_prefix("Remembered: ").unwrap().to_owned();
+        let (said, _) = call(&manager, "memory_add", json!({"text": "colours are chosen by hand"})).await;
+        assert!(!said.unwrap().contains("Much like"));
+        let (said, _) =
+            call(&manager, "memory_add", json!({"text": "the tests of the cat need a database on port 5434"})).await;
+        let said = said.unwrap();
+        let want = format!("\n\nMuch like it was noted before; delete what is out of date:\n- (id: {id}) {first}");
+        assert!(said.starts_with("Remembered: mem_") && said.ends_with(&want), "{said}");
+        let (said, _) = call(&manager, "memory_add", json!({"text": format!("  \"{first}\".")})).await;
+        assert_eq!(said.unwrap(), format!("Known already: {id}"));
+    }
+}
+
+#[tokio::test]
+async fn of_texts_that_are_much_alike_the_others_give_way() {
+    let manager = manager(None);
+    let long =
+        "the server of the tests listens on a port of its own and logs all that it does into a file below target";
+    let alike =
+        [format!("{long} now"), format!("{long} always"), format!("{long} too"), "a server for tests".to_owned()];
+    adds(&manager, &alike.each_ref().map(String::as_str)).await;
+    let search = async |results| {
+        let wanted = Wanted { results: Some(results), threshold: Some(0.0) };
+        let found = manager.search("server tests port logs file target", wanted, &never()).await.unwrap();
+        found.answers.into_iter().map(|answer| answer.entry.text).collect::<Vec<_>>()
+    };
+    let two = search(2).await;
+    assert!(two[0].starts_with(long) && two[1] == alike[3], "{two:?}");
+    // Where nobody else wants their place they have it, and the order is that of the scores.
+    assert_eq!(search(3).await.iter().filter(|text| text.starts_with(long)).count(), 2);
+    let four = search(4).await;
+    assert_eq!((four.len(), &four[3]), (4, &alike[3]));
+}
+
+#[tokio::test]
+async fn a_full_memory_says_what_it_forgot() {
+    let store = RecallStore::in_memory().unwrap().keeping(Keep { entries_max: 1, unused_max: None });
+    let manager = over(store, None);
+    adds(&manager, &["one"]).await;
+    let (said, _) = call(&manager, "memory_add", json!({"text": "two"})).await;
+    assert!(said.unwrap().ends_with("(1 of the notes that were of least use were forgotten to make room.)"));
+    assert_eq!(manager.size().await.unwrap(), 1);
 }

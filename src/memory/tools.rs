@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Found, MemoryError, MemoryManager, Wanted, entry_about};
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{EventBody, ToolAnnotations, ToolCategory, ToolDefinition};
+use crate::store::recall::KeptEntry;
 use crate::tool::{Arguments, Tool, ToolContext, ToolError, ToolOutput};
 
 /// The tools of a project's memory, in the order in which they are told.
@@ -139,13 +140,14 @@ impl MemoryTool {
         let topic = arguments.get("topic").and_then(Value::as_str);
         let entry = entry_about(text(arguments, "text"), topic);
         let content_length = entry.text.trim().encode_utf16().count() as u64;
-        let remembered = self.manager.add(vec![entry], &context.cancel).await?;
-        let added = remembered.added.first().ok_or_else(|| ToolError::failed("nothing was remembered"))?;
+        let kept = self.manager.add(vec![entry], &context.cancel).await?;
+        let added = kept.added.first().ok_or_else(|| ToolError::failed("nothing was remembered"))?;
         if !added.new {
             return Ok(format!("Known already: {}", added.id));
         }
         context.events.publish(EventBody::MemoryAdd { id: added.id.clone(), content_length });
-        Ok(format!("Remembered: {}", added.id))
+        let alike = self.manager.alike(added.key, text(arguments, "text")).await?;
+        Ok(remembered(&added.id, &alike, kept.forgotten))
     }
 
     async fn delete(&self, arguments: &Arguments, context: &ToolContext) -> Result<String, ToolError> {
@@ -156,6 +158,22 @@ impl MemoryTool {
         context.events.publish(EventBody::MemoryDelete { id: id.to_owned() });
         Ok(format!("Forgotten: {id}"))
     }
+}
+
+/// What came of noting something, as the model reads it.
+fn remembered(id: &str, alike: &[KeptEntry], forgotten: usize) -> String {
+    let mut said = format!("Remembered: {id}");
+    if !alike.is_empty() {
+        said.push_str("\n\nMuch like it was noted before; delete what is out of date:");
+    }
+    for other in alike {
+        // Writing into a String cannot fail.
+        let _ = write!(said, "\n- (id: {}) {}", other.id, other.text.replace('\n', "\n  "));
+    }
+    if forgotten > 0 {
+        let _ = write!(said, "\n\n({forgotten} of the notes that were of least use were forgotten to make room.)");
+    }
+    said
 }
 
 /// Answers as the model reads them.

@@ -3,8 +3,9 @@
 //! `js/memory.cjs` is the face of it. Vectors come from the object `target`; what they are made of, and how answers are ranked, is the
 //! server's own (`memory`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use napi::Env;
 use napi::bindgen_prelude::PromiseRaw;
@@ -19,7 +20,8 @@ use super::error::{envelope, parse, to_json};
 use crate::base::BoxFuture;
 use crate::memory::{Answer, Memories, MemoryError, MemoryManager, Project, Wanted};
 use crate::model::{Embedder, ModelError, Vectors};
-use crate::store::recall::{KeptEntry, NewEntry, RecallStore};
+use crate::provider::LocalEmbedder;
+use crate::store::recall::{Keep, KeptEntry, NewEntry, RecallStore};
 
 /// What the face hands over, checked there.
 #[derive(Debug, Deserialize)]
@@ -29,8 +31,67 @@ struct Config {
     path: Option<PathBuf>,
     project: String,
     model: String,
+    /// The directory of a model that makes the vectors in place of the program's provider.
+    directory: Option<PathBuf>,
     max_results: usize,
     similarity_threshold: f64,
+    max_entries: usize,
+    forget_after_days: Option<u64>,
+}
+
+impl Config {
+    /// Opens the file, and reads the model that lies here. Blocks.
+    fn open(&self, provider: Arc<dyn Embedder>) -> napi::Result<(RecallStore, Arc<dyn Embedder>)> {
+        let path = self.path.as_deref();
+        let store =
+            path.map_or_else(RecallStore::in_memory, RecallStore::open).map_err(|error| failed(&error.into()))?;
+        let days = |days: u64| Duration::from_secs(days.saturating_mul(24 * 3600));
+        let keep = Keep { entries_max: self.max_entries, unused_max: self.forget_after_days.map(days) };
+        let embedder = match &self.directory {
+            Some(directory) => Arc::new(local(directory)?) as Arc<dyn Embedder>,
+            None => provider,
+        };
+        Ok((store.keeping(keep), embedder))
+    }
+}
+
+fn local(directory: &Path) -> napi::Result<LocalEmbedder> {
+    LocalEmbedder::open(directory).map_err(|error| {
+        let metadata = json!({ "file": error.file });
+        envelope("EMBEDDING_ERROR", format!("no model can be read: {error}"), metadata)
+    })
+}
+
+/// An embedding model in a directory, read when it is first asked.
+#[napi]
+pub struct NativeEmbedder {
+    directory: PathBuf,
+    model: Arc<tokio::sync::OnceCell<LocalEmbedder>>,
+}
+
+#[napi]
+impl NativeEmbedder {
+    /// Reads nothing yet.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(directory: String) -> Self {
+        Self { directory: directory.into(), model: Arc::default() }
+    }
+
+    /// The vectors of texts.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn embed<'env>(&self, env: &'env Env, texts: String) -> Promised<'env> {
+        let texts: Vec<String> = parse("embed", &texts)?;
+        let (directory, model) = (self.directory.clone(), Arc::clone(&self.model));
+        env.spawn_future(async move {
+            let read = || async {
+                let read = tokio::task::spawn_blocking(move || local(&directory)).await;
+                read.map_err(|error| envelope("EMBEDDING_ERROR", error.to_string(), Value::Null))?
+            };
+            let vectors = model.get_or_try_init(read).await?.embed(&texts, &CancellationToken::new()).await;
+            let vectors = vectors.map_err(|error| envelope("EMBEDDING_ERROR", error.to_string(), Value::Null))?;
+            Ok(to_json(&json!({ "embeddings": vectors })))
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -148,11 +209,10 @@ impl NativeMemory {
             if open.lock().is_some() {
                 return Ok("null".to_owned());
             }
-            let path = config.path.clone();
-            let store = move || path.map_or_else(RecallStore::in_memory, |path| RecallStore::open(&path));
-            let opened = tokio::task::spawn_blocking(store).await;
+            let of = Arc::clone(&config);
+            let opened = tokio::task::spawn_blocking(move || of.open(embedder)).await;
             let opened = opened.map_err(|error| envelope("MEMORY_ERROR", error.to_string(), Value::Null))?;
-            let store = opened.map_err(|error| failed(&error.into()))?;
+            let (store, embedder) = opened?;
             let wanted = Wanted { results: Some(config.max_results), threshold: Some(config.similarity_threshold) };
             let memories = Memories::new(store, Some(embedder), wanted);
             let manager = memories.of(Project::Named(config.project.clone()));

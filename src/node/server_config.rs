@@ -102,17 +102,23 @@ struct OpenAi {
 struct GivenMemory {
     enabled: bool,
     embedding_agent: Option<String>,
+    model: Option<PathBuf>,
     similarity_threshold: Option<f64>,
     max_results: Option<usize>,
+    max_entries: Option<usize>,
+    forget_after_days: Option<u64>,
 }
 
 impl GivenMemory {
-    fn over(self, defaults: MemorySettings) -> MemorySettings {
+    fn over(self, defaults: MemorySettings, within: &Path) -> MemorySettings {
         MemorySettings {
             enabled: self.enabled,
             embedding_model: self.embedding_agent,
+            model: self.model.map(|directory| within.join(directory)),
             similarity_threshold: self.similarity_threshold.unwrap_or(defaults.similarity_threshold),
             results: self.max_results.unwrap_or(defaults.results),
+            entries_max: self.max_entries.unwrap_or(defaults.entries_max),
+            forget_after_days: self.forget_after_days,
         }
     }
 }
@@ -271,7 +277,7 @@ impl ServerConfig {
             permission_mode: self.permission_mode,
             provider_prompts: self.provider_prompts.unwrap_or_default(),
             instructions: InstructionDiscovery { root_dir, ..instructions },
-            memory: self.memory.map_or(MemorySettings::default(), |given| given.over(base.memory)),
+            memory: self.memory.map_or(MemorySettings::default(), |given| given.over(base.memory, &working_directory)),
             limits: self.limits.over(base.limits),
             ..base
         };

@@ -6,6 +6,7 @@ mod catalog;
 mod demo;
 mod errands;
 mod gemini;
+mod local;
 mod openai;
 mod responses;
 mod wire;
@@ -26,6 +27,7 @@ use wire::{HttpModel, Spec, Wire};
 pub use acp::{AcpAbilities, AcpAgent, AcpLoad, AcpOffer, AcpOptions, AcpServices, AcpSession};
 pub use demo::DEMO_MODEL_ID;
 pub use errands::{Errands, HandedIn};
+pub use local::{LocalEmbedder, LocalModelError};
 pub use openai::OpenAiOptions;
 pub use wire::{GateOptions, Key, Place, Reach, Tape, TapeError};
 

@@ -18,6 +18,12 @@ pub const MEMORY_RESULTS_MAX: usize = 100;
 pub const MEMORY_RESULTS: usize = 5;
 /// Similarity from which on an answer counts, when nobody says.
 pub const MEMORY_SIMILARITY: f64 = 0.3;
+/// Longest time after which something is forgotten, in days: a hundred years.
+pub const MEMORY_DAYS_MAX: u64 = 36_500;
+/// Largest file of JSON of an embedding model in a directory.
+pub const LOCAL_MODEL_JSON_BYTES_MAX: u64 = 128 << 20;
+/// Largest file of vectors of an embedding model in a directory.
+pub const LOCAL_MODEL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of projects' words and coded vectors that are in memory for searching; a project that needs more is searched
 /// in its file.
 pub const MEMORY_INDEX_BYTES_MAX: usize = 256 << 20;

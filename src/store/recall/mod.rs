@@ -4,11 +4,14 @@
 //! Not the sessions' store: a file of its own beside it, so that neither waits for the other. All calls block; callers
 //! are on the blocking pool. What a call has returned from survives the end of the process.
 //!
-//! Invariants: a project holds each text once; nothing of one project is ever found in another; vectors of different
+//! Invariants: a project holds each text once, however it is written (`likeness`); what is pinned stays until somebody
+//! forgets it; nothing of one project is ever found in another; vectors of different
 //! embedding models, or of different lengths, are never compared.
 
 mod find;
 mod index;
+mod keep;
+mod likeness;
 mod rank;
 mod schema;
 mod search;
@@ -26,18 +29,21 @@ use serde_json::{Map, Value};
 
 pub use find::{Finding, Sought};
 use index::Indexes;
+pub use keep::Keep;
+pub use likeness::Likeness;
 pub use rank::Ranked;
 
 use super::StoreError;
 use super::sqlite::make_private_file;
-use crate::base::{clock, limit};
+use crate::base::clock;
 
 /// A text to be remembered. Its limits are the caller's to check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEntry {
     /// The text.
     pub text: String,
-    /// Facts about it. `topic`, when it is a text, is searched too.
+    /// Facts about it. `topic`, when it is a text, is searched too. `pinned`, when it is true, keeps the text from being
+    /// forgotten by itself.
     pub metadata: Map<String, Value>,
 }
 
@@ -56,6 +62,15 @@ pub struct KeptEntry {
     pub created_at: u64,
 }
 
+/// What came of handing in texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedAll {
+    /// For each text, in order.
+    pub added: Vec<Added>,
+    /// How many others were forgotten for it.
+    pub forgotten: usize,
+}
+
 /// What came of handing in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
@@ -70,8 +85,8 @@ pub struct Added {
 /// An operation on remembered texts failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecallError {
-    /// The project holds as much as it may. Forget something.
-    #[error("{entries_max} texts are remembered already; forget some")]
+    /// The project holds as much as it may, and what could go is pinned or came with the rest. Forget something.
+    #[error("{entries_max} texts are remembered already, and none may be forgotten for others; forget some")]
     Full {
         /// The limit.
         entries_max: usize,
@@ -87,6 +102,7 @@ pub struct RecallStore {
     connection: Mutex<Option<Connection>>,
     path: PathBuf,
     indexes: Indexes,
+    keep: Keep,
 }
 
 impl std::fmt::Debug for RecallStore {
@@ -128,12 +144,6 @@ fn body_of(text: &str, metadata: &Map<String, Value>) -> String {
     words::indexed(&format!("{text}\n{topic}"))
 }
 
-/// A number that equal texts share (FNV-1a); others rarely do. The same on every machine and in every version.
-fn digest(text: &str) -> i64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step).cast_signed()
-}
-
 fn new_id() -> String {
     format!("mem_{}", uuid::Uuid::now_v7().simple())
 }
@@ -160,7 +170,12 @@ impl RecallStore {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         make_private_file(path)?;
         let connection = schema::open(Some(path))?;
-        Ok(Self { connection: Mutex::new(Some(connection)), path: path.to_owned(), indexes: Indexes::default() })
+        Ok(Self {
+            connection: Mutex::new(Some(connection)),
+            path: path.to_owned(),
+            indexes: Indexes::default(),
+            keep: Keep::default(),
+        })
     }
 
     /// One in memory, gone with the process.
@@ -169,7 +184,18 @@ impl RecallStore {
     /// [`StoreError::Io`].
     pub fn in_memory() -> Result<Self, StoreError> {
         let connection = schema::open(None)?;
-        Ok(Self { connection: Mutex::new(Some(connection)), path: ":memory:".into(), indexes: Indexes::default() })
+        Ok(Self {
+            connection: Mutex::new(Some(connection)),
+            path: ":memory:".into(),
+            indexes: Indexes::default(),
+            keep: Keep::default(),
+        })
+    }
+
+    /// The same, which keeps so much.
+    #[must_use]
+    pub fn keeping(self, keep: Keep) -> Self {
+        Self { keep, ..self }
     }
 
     /// Closes it; what comes after is [`StoreError::Closed`].
@@ -189,23 +215,37 @@ impl RecallStore {
     }
 
     /// Remembers texts, all or none, in their order. One that is there already keeps its name and its age; facts that
-    /// come with it replace those that it had.
+    /// come with it replace those that it had. What is too much or too old goes ([`Keep`]).
     ///
     /// # Errors
     /// [`RecallError::Full`]; what the database says.
-    pub fn add(&self, project: &str, entries: &[NewEntry]) -> Result<Vec<Added>, RecallError> {
-        let added = self.with("remember a text", |connection| {
+    pub fn add(&self, project: &str, entries: &[NewEntry]) -> Result<AddedAll, RecallError> {
+        self.with("remember a text", |connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut place = Place::of(&transaction, project)?;
+            let first_new = range_of(place.number).0 | (place.last + 1);
             let added = entries.iter().map(|entry| place.add(&transaction, entry)).collect::<Result<Vec<_>, _>>()?;
-            if place.entries > limit::MEMORY_ENTRIES_MAX {
-                return Ok(None);
-            }
             place.save(&transaction)?;
+            let full = (place.number, place.entries, first_new);
+            let forgotten = match keep::make_room(&transaction, full, self.keep)? {
+                Ok(forgotten) => forgotten,
+                Err(full) => return Ok(Err(full)),
+            };
             transaction.commit()?;
-            Ok(Some(added))
-        })?;
-        added.ok_or(RecallError::Full { entries_max: limit::MEMORY_ENTRIES_MAX })
+            Ok(Ok(AddedAll { added, forgotten }))
+        })?
+    }
+
+    /// Notes that texts were answers, so that they are forgotten later than others.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn used(&self, keys: &[i64]) -> Result<(), StoreError> {
+        self.with("note what was found", |connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            keep::used(&transaction, keys)?;
+            transaction.commit()
+        })
     }
 
     /// One text. None: the project has none of that name.
@@ -244,15 +284,11 @@ impl RecallStore {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let Some(number) = project_of(&transaction, project)? else { return Ok(false) };
             let (first, last) = range_of(number);
-            let mut delete =
-                transaction.prepare_cached("DELETE FROM entry WHERE id = ? AND key BETWEEN ? AND ? RETURNING key")?;
-            let key: Option<i64> = delete.query_row((id, first, last), |row| row.get(0)).optional()?;
-            drop(delete);
+            let mut find = transaction.prepare_cached("SELECT key FROM entry WHERE id = ? AND key BETWEEN ? AND ?")?;
+            let key: Option<i64> = find.query_row((id, first, last), |row| row.get(0)).optional()?;
+            drop(find);
             let Some(key) = key else { return Ok(false) };
-            transaction.execute("DELETE FROM word WHERE rowid = ?", [key])?;
-            transaction.execute("DELETE FROM vector WHERE key = ?", [key])?;
-            transaction.execute("UPDATE project SET entries = entries - 1 WHERE number = ?", [number])?;
-            note(&transaction, number, (key, false))?;
+            take_out(&transaction, number, &[key])?;
             transaction.commit()?;
             Ok(true)
         })
@@ -289,6 +325,19 @@ impl RecallStore {
     }
 }
 
+/// Takes texts that are there out of everything.
+fn take_out(transaction: &Transaction<'_>, project: i64, keys: &[i64]) -> rusqlite::Result<()> {
+    for sql in
+        ["DELETE FROM entry WHERE key = ?", "DELETE FROM word WHERE rowid = ?", "DELETE FROM vector WHERE key = ?"]
+    {
+        let mut delete = transaction.prepare_cached(sql)?;
+        keys.iter().try_for_each(|key| delete.execute([key]).map(drop))?;
+    }
+    keys.iter().try_for_each(|key| note(transaction, project, (*key, false)))?;
+    let sql = "UPDATE project SET entries = entries - ?2 WHERE number = ?1";
+    transaction.execute(sql, (project, keys.len())).map(drop)
+}
+
 /// A project while texts are put into it.
 struct Place {
     number: i64,
@@ -314,7 +363,8 @@ impl Place {
         let metadata = Value::Object(entry.metadata.clone()).to_string();
         if let Some(there) = self.find(transaction, &entry.text)? {
             if !entry.metadata.is_empty() {
-                transaction.execute("UPDATE entry SET metadata = ?2 WHERE key = ?1", (there.key, metadata))?;
+                let sql = "UPDATE entry SET metadata = ?2, pinned = ?3 WHERE key = ?1";
+                transaction.execute(sql, (there.key, metadata, is_pinned(entry)))?;
                 transaction.execute("DELETE FROM word WHERE rowid = ?", [there.key])?;
                 index(transaction, there.key, entry)?;
                 note(transaction, self.number, (there.key, false))?;
@@ -325,9 +375,10 @@ impl Place {
         self.entries += 1;
         let added = Added { key: range_of(self.number).0 | self.last, id: new_id(), new: true };
         let mut insert = transaction.prepare_cached(
-            "INSERT INTO entry (key, id, digest, text, metadata, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO entry (key, id, digest, text, metadata, created_at, pinned) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
-        insert.execute((added.key, &added.id, digest(&entry.text), &entry.text, metadata, clock::now_ms()))?;
+        let digest = likeness::digest(&entry.text);
+        insert.execute((added.key, &added.id, digest, &entry.text, metadata, clock::now_ms(), is_pinned(entry)))?;
         index(transaction, added.key, entry)?;
         note(transaction, self.number, (added.key, false))?;
         Ok(added)
@@ -335,13 +386,20 @@ impl Place {
 
     fn find(&self, transaction: &Transaction<'_>, text: &str) -> rusqlite::Result<Option<Added>> {
         let (first, last) = range_of(self.number);
-        let mut find = transaction
-            .prepare_cached("SELECT key, id FROM entry WHERE digest = ? AND key BETWEEN ? AND ? AND text = ?")?;
-        let there = find.query_row((digest(text), first, last, text), |row| {
-            Ok(Added { key: row.get(0)?, id: row.get(1)?, new: false })
-        });
-        there.optional()
+        let mut find =
+            transaction.prepare_cached("SELECT key, id, text FROM entry WHERE digest = ? AND key BETWEEN ? AND ?")?;
+        let (core, mut rows) = (likeness::core(text), find.query((likeness::digest(text), first, last))?);
+        while let Some(row) = rows.next()? {
+            if likeness::core(row.get_ref(2)?.as_str()?) == core {
+                return Ok(Some(Added { key: row.get(0)?, id: row.get(1)?, new: false }));
+            }
+        }
+        Ok(None)
     }
+}
+
+fn is_pinned(entry: &NewEntry) -> bool {
+    entry.metadata.get("pinned") == Some(&Value::Bool(true))
 }
 
 /// Puts an entry's words into the index.

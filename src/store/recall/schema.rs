@@ -24,6 +24,9 @@ pub(super) const CUT: &str = "porter unicode61 remove_diacritics 2 categories 'L
 ///
 /// `change` says which places of a project have become others, so that who keeps a copy (`index`) need not read all of it
 /// again: numbers without gaps, up to `project.changes`; the oldest are forgotten. A place of 0 stands for all.
+///
+/// `entry.uses` and `used_at` say how often and when a text was last an answer, `pinned` that it is never forgotten by
+/// itself; `project.swept_at` when texts were last looked through for old ones.
 const STEPS: &[&str] = &[
     "
     CREATE TABLE project (
@@ -65,7 +68,16 @@ const STEPS: &[&str] = &[
         PRIMARY KEY (project, number)
     ) WITHOUT ROWID;
 ",
+    "
+    ALTER TABLE project ADD COLUMN swept_at INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE entry ADD COLUMN uses INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE entry ADD COLUMN used_at INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE entry ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+",
 ];
+
+/// From this version on `entry.digest` is one of what a text says, however it is written (`likeness`).
+const DIGESTS_OF_LIKENESS: usize = 3;
 
 /// Opens the database with the newest tables. None: in memory.
 pub(super) fn open(path: Option<&Path>) -> Result<Connection, StoreError> {
@@ -102,7 +114,22 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         transaction.execute_batch(step).map_err(failed)?;
         transaction.pragma_update(None, "user_version", version).map_err(failed)?;
     }
+    if (1..DIGESTS_OF_LIKENESS).contains(&done) {
+        digest_anew(&transaction).map_err(failed)?;
+    }
     transaction.commit().map_err(failed)
+}
+
+/// Gives texts of older versions the digests that they have now.
+fn digest_anew(transaction: &rusqlite::Transaction<'_>) -> rusqlite::Result<()> {
+    let mut read = transaction.prepare("SELECT key, text FROM entry")?;
+    let mut write = transaction.prepare("UPDATE entry SET digest = ? WHERE key = ?")?;
+    let mut rows = read.query([])?;
+    while let Some(row) = rows.next()? {
+        let key: i64 = row.get(0)?;
+        write.execute((super::likeness::digest(row.get_ref(1)?.as_str()?), key))?;
+    }
+    Ok(())
 }
 
 /// SQLite's words, with the path and what was tried.
@@ -113,6 +140,27 @@ pub(super) fn failure(doing: &str, path: &Path, cause: &rusqlite::Error) -> Stor
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_older_file_is_brought_up_to_date() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.db");
+        let old = Connection::open(&path).expect("made");
+        old.execute_batch(STEPS[0]).expect("the tables of version 1");
+        old.execute_batch(
+            "INSERT INTO project VALUES (1, 'p', 1, 1);
+             INSERT INTO entry VALUES (4294967297, 'mem_old', 5, 'Run `npm test`.', '{}', 7);
+             INSERT INTO word (rowid, body) VALUES (4294967297, 'run npm test');
+             PRAGMA user_version = 1;",
+        )
+        .expect("a text");
+        drop(old);
+        let store = crate::store::recall::RecallStore::open(&path).expect("brought up to date");
+        let again =
+            crate::store::recall::NewEntry { text: "run npm test".to_owned(), metadata: serde_json::Map::new() };
+        let added = store.add("p", &[again]).expect("kept").added;
+        assert_eq!((added[0].id.as_str(), added[0].new), ("mem_old", false));
+    }
 
     #[test]
     fn a_newer_file_is_refused_and_left_alone() {

@@ -101,8 +101,8 @@ impl RecallStore {
         })
     }
 
-    /// Keeps vectors of texts, in place of those that they had. Texts that are gone by now, and vectors without a
-    /// direction, are passed over.
+    /// Keeps vectors of texts, in place of those that they had. Texts that are gone by now are passed over; a vector without
+    /// a direction says that the model knows nothing of the text, and it is not asked again.
     ///
     /// # Errors
     /// What the database says.
@@ -115,9 +115,7 @@ impl RecallStore {
                 "INSERT OR REPLACE INTO vector (key, embedder, data) SELECT key, ?2, ?3 FROM entry WHERE key = ?1",
             )?;
             for (key, numbers) in vectors {
-                if let Some(data) = vector::encode(numbers)
-                    && put.execute((key, number, data))? > 0
-                {
+                if put.execute((key, number, vector::encode(numbers).unwrap_or_default()))? > 0 {
                     note(&transaction, project_at(*key), (*key, true))?;
                 }
             }
@@ -141,6 +139,19 @@ impl RecallStore {
                 note(&transaction, project_at(key), (key, true))?;
             }
             transaction.commit()
+        })
+    }
+
+    /// The vector of a text, and the model that it is of.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn vector_of(&self, key: i64) -> Result<Option<(String, Vec<f32>)>, StoreError> {
+        self.with("read a vector", |c| {
+            let sql = "SELECT name, data FROM vector JOIN embedder ON embedder.number = vector.embedder
+                WHERE key = ? AND length(data) > 0";
+            let mut find = c.prepare_cached(sql)?;
+            find.query_row([key], |row| Ok((row.get(0)?, vector::decode(row.get_ref(1)?.as_blob()?)))).optional()
         })
     }
 

@@ -41,7 +41,7 @@ fn a_search_in_memory_finds_what_a_look_at_all_texts_finds() {
     let store = RecallStore::in_memory().expect("opens");
     let mut dice = Dice(42);
     let texts: Vec<NewEntry> = (0..600).map(|n| entry(&format!("{} n{n}", dice.words()))).collect();
-    let added = store.add("p", &texts).expect("kept");
+    let added = store.add("p", &texts).expect("kept").added;
     // A third has no vector; some are the same.
     let vectors: Vec<(i64, Vec<f32>)> = added
         .iter()
@@ -148,7 +148,7 @@ fn changes_are_forgotten_and_slots_of_gone_texts_too() {
             .expect("counted")
     };
     let texts: Vec<NewEntry> = (0..2_600).map(|n| entry(&format!("note {n}"))).collect();
-    let added = store.add("p", &texts).expect("kept");
+    let added = store.add("p", &texts).expect("kept").added;
     let note = sought("note", None, (5, 0.0));
     assert_eq!(store.find("p", &note).expect("searched").ranked.len(), 5);
     let before = store.indexes.sizes()[0].1;
@@ -184,7 +184,7 @@ fn projects_without_room_are_searched_in_the_tables() {
     let with = |bytes_max| {
         let store = RecallStore { indexes: Indexes::within(bytes_max), ..RecallStore::in_memory().expect("opens") };
         for project in ["p", "q"] {
-            let added = store.add(project, &texts).expect("kept");
+            let added = store.add(project, &texts).expect("kept").added;
             let vectors: Vec<_> = added.iter().map(|one| (one.key, vec![1.0, 0.5])).collect();
             store.put_vectors("m", &vectors).expect("kept");
         }
@@ -219,7 +219,7 @@ fn projects_without_room_are_searched_in_the_tables() {
 fn more_equals_than_are_looked_at_are_ordered_all_the_same() {
     let store = RecallStore::in_memory().expect("opens");
     let texts: Vec<NewEntry> = (0..2_100).map(|n| entry(&format!("note {n}"))).collect();
-    let added = store.add("p", &texts).expect("kept");
+    let added = store.add("p", &texts).expect("kept").added;
     let vectors: Vec<_> = added.iter().map(|one| (one.key, vec![1.0, 0.0])).collect();
     store.put_vectors("m", &vectors).expect("kept");
     let newest: Vec<i64> = added.iter().rev().take(4).map(|one| one.key).collect();
