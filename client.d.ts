@@ -1318,6 +1318,15 @@ export type ControlKind =
   /** It is no longer to hold. */
   | 'resume'
 
+/** How a sub-agent works with those beside it. */
+export type Coordination =
+  /** It answers its parent, and knows of nobody else. */
+  | 'hierarchical'
+  /** It shares findings and tasks with the others of its tree. */
+  | 'blackboard'
+  /** That, and those that the same parent has started as peers talk to each other. */
+  | 'peer'
+
 /** `POST /models/count-tokens`: what a prompt would cost, as the model's provider counts. */
 export interface CountTokens {
   /** The model. None: the one that new sessions get. */
@@ -2653,6 +2662,8 @@ export interface Lineage {
   readonly agent?: string
   /** The working tree that it has for itself. */
   readonly worktree?: Worktree
+  /** How it works with those beside it. */
+  readonly coordination?: Coordination
 }
 
 /** The loop ended a turn. */
@@ -3424,6 +3435,8 @@ export interface RunView {
   readonly agentKind: AgentKind
   /** What its parent calls it. */
   readonly name?: string
+  /** How it works with those beside it. Absent: it stands above all. */
+  readonly coordination?: Coordination
   /** Its model. */
   readonly model: string
   /** Where it works. */
@@ -4083,6 +4096,8 @@ export interface SubagentStart {
   readonly background?: boolean
   /** The branch of the working tree that it has for itself. */
   readonly branch?: string
+  /** How it works with those beside it. */
+  readonly coordination?: Coordination
 }
 
 /** A sub-agent was given something to do. */

@@ -22,7 +22,13 @@ function small(name) {
   size.writeBigUInt64LE(BigInt(head.length))
   const rows = Buffer.from(Float32Array.from([0, 0, 1, 0, 0, 1]).buffer)
   const vocab = { '[UNK]': 0, cat: 1, anvil: 2 }
-  const model = { type: 'WordPiece', unk_token: '[UNK]', continuing_subword_prefix: '##', max_input_chars_per_word: 9, vocab }
+  const model = {
+    type: 'WordPiece',
+    unk_token: '[UNK]',
+    continuing_subword_prefix: '##',
+    max_input_chars_per_word: 9,
+    vocab,
+  }
   writeFileSync(join(directory, 'config.json'), '{}')
   writeFileSync(join(directory, 'tokenizer.json'), JSON.stringify({ pre_tokenizer: { type: 'Whitespace' }, model }))
   writeFileSync(join(directory, 'model.safetensors'), Buffer.concat([size, Buffer.from(head), rows]))
@@ -60,7 +66,10 @@ test('a model of a directory embeds, and a memory takes it', async () => {
 test('a directory without a model is refused', async () => {
   assert.throws(() => createLocalEmbedder(''), refused('directory'))
   const none = createLocalEmbedder(join(room, 'none'))
-  await assert.rejects(none.embed('a'), (error) => error.code === 'EMBEDDING_ERROR' && /config\.json/.test(error.message))
+  await assert.rejects(
+    none.embed('a'),
+    (error) => error.code === 'EMBEDDING_ERROR' && /config\.json/.test(error.message),
+  )
   await assert.rejects(none.embed(5), refused('input'))
   const memory = createMemoryManager(none, config)
   await assert.rejects(memory.initialize(), { code: 'EMBEDDING_ERROR' })
@@ -105,14 +114,17 @@ const vectors = [
   ['🎉 party', [-0.2205, -0.1666, -0.2582, -0.246, 0.0468, 0.0273, -0.1518, 0.0355]],
 ]
 
-test('a real model gives the vectors of those who made it', { skip: real ? false : 'SIMSE_TEST_EMBEDDING_MODEL names no model' }, async () => {
+test('a real model gives the vectors of those who made it', {
+  skip: real ? false : 'SIMSE_TEST_EMBEDDING_MODEL names no model',
+}, async () => {
   const embedder = createLocalEmbedder(real)
   const { embeddings } = await embedder.embed(vectors.map(([text]) => text))
   for (const [n, [text, want]] of vectors.entries()) {
     const got = embeddings[n]
     assert.equal(got.length, 64)
     assert.ok(Math.abs(Math.hypot(...got) - 1) < 1e-4, text)
-    for (const [at, number] of want.entries()) assert.ok(Math.abs(got[at] - number) < 5e-4, `${text}: ${got.slice(0, 8)}`)
+    for (const [at, number] of want.entries())
+      assert.ok(Math.abs(got[at] - number) < 5e-4, `${text}: ${got.slice(0, 8)}`)
   }
   assert.deepEqual((await embedder.embed(' ')).embeddings, [new Array(64).fill(0)])
   const memory = createMemoryManager(embedder, config)

@@ -50,7 +50,11 @@ function gains(found, wanted) {
 
 async function measured(task, { texts, questions }) {
   const embedder = model ? createLocalEmbedder(model) : { embed: () => Promise.reject(new Error('no model')) }
-  const memory = createMemoryManager(embedder, { enabled: true, similarityThreshold: 0, maxResults: AT }, { logger: { warn() {} } })
+  const memory = createMemoryManager(
+    embedder,
+    { enabled: true, similarityThreshold: 0, maxResults: AT },
+    { logger: { warn() {} } },
+  )
   await memory.initialize()
   const entries = [...texts].map(([name, text]) => ({ text: text.trim() || name, metadata: { name } }))
   // What says the same has one entry, and all its names.
@@ -60,7 +64,9 @@ async function measured(task, { texts, questions }) {
     const ids = await memory.addBatch(batch)
     for (const [n, id] of ids.entries()) names.set(id, [...(names.get(id) ?? []), batch[n].metadata.name])
   }
-  const vectors = model ? (await embedAll(embedder, [...texts.values()])).map((vector, n) => [[...texts.keys()][n], vector]) : []
+  const vectors = model
+    ? (await embedAll(embedder, [...texts.values()])).map((vector, n) => [[...texts.keys()][n], vector])
+    : []
   const byName = (answers) => answers.flatMap(({ entry }) => names.get(entry.id))
   const ways = { 'BM25 alone': async (query) => byName(await memory.textSearch({ query })) }
   if (model) {
