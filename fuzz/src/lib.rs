@@ -199,7 +199,7 @@ pub mod store {
     mod said;
 
     pub use outcome::{Fingerprint, OutcomeRow};
-    pub use rows::{Came, Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+    pub use rows::{Came, Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, SharedPlaces, Steers, TurnRow};
     pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 }
 
@@ -214,6 +214,7 @@ pub mod session {
 
     mod grammar;
     mod granted;
+    mod places;
     mod settings;
     mod tally;
     mod views;

@@ -382,7 +382,21 @@ impl Settings {
     }
 }
 
-/// Looking and searching are allowed, in memory too; everything else asks.
+/// Tools of ours with which agents of a tree tell each other something: it stays among them.
+const AMONG_AGENTS: [&str; 10] = [
+    "blackboard_write",
+    "notify_parent",
+    "send_to_peer",
+    "lock_paths",
+    "unlock_paths",
+    "task_create",
+    "task_update",
+    "task_delete",
+    "task_get",
+    "task_list",
+];
+
+/// Looking and searching are allowed, in memory too, and what agents of a tree tell each other; everything else asks.
 pub fn default_permissions() -> PermissionConfig {
     let allow = |category, annotations| PermissionRule {
         tool: "*".into(),
@@ -398,21 +412,14 @@ pub fn default_permissions() -> PermissionConfig {
         category: None,
         annotations: None,
     };
-    // Sub-agents may do at most what who starts them may; a list of tasks is the work's own.
-    let looking =
-        CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search, ToolCategory::Subagent, ToolCategory::Task]);
+    // Sub-agents may do at most what who starts them may.
+    let looking = CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search, ToolCategory::Subagent]);
     let only_reading = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
     PermissionConfig {
         default_policy: PermissionPolicy::Ask,
-        rules: vec![
-            allow(looking, None),
-            allow(CategoryFilter::One(ToolCategory::Memory), Some(only_reading)),
-            // What agents tell each other stays among them.
-            named("blackboard_write"),
-            named("notify_parent"),
-            named("send_to_peer"),
-            named("lock_paths"),
-            named("unlock_paths"),
-        ],
+        rules: [allow(looking, None), allow(CategoryFilter::One(ToolCategory::Memory), Some(only_reading))]
+            .into_iter()
+            .chain(AMONG_AGENTS.map(named))
+            .collect(),
     }
 }

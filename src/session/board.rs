@@ -56,24 +56,6 @@ fn bytes_of(value: &Value) -> usize {
     serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
 }
 
-/// Follows where in the log things stand: what this event, of this number, changes of it.
-pub(super) fn follow(places: &mut SharedPlaces, seq: u64, body: &EventBody) {
-    match body {
-        EventBody::BlackboardSet(entry) => drop(places.board.insert(entry.key.clone(), seq)),
-        EventBody::BlackboardDelete(deletion) => drop(places.board.remove(&deletion.key)),
-        EventBody::TaskCreate(change) | EventBody::TaskUpdate(change) => {
-            let Ok(number) = change.task.id.parse() else { return };
-            places.tasks.insert(number, seq);
-            places.last_task = places.last_task.max(number);
-        }
-        EventBody::TaskDelete(deletion) => {
-            let Ok(number) = deletion.id.parse() else { return };
-            places.tasks.remove(&number);
-        }
-        _ => {}
-    }
-}
-
 impl Board {
     /// Reads what stands at these places of a log.
     ///
@@ -186,6 +168,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::session::places::follow;
 
     fn key(text: &str) -> BoardKey {
         text.parse().expect("a key")

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::actor::{queued_turn, terminal_event, view_of};
-use super::board::follow;
 use super::manager::{Manager, event_of};
+use super::places::follow;
 use super::receipt::Receipt;
 use super::repair::Remains;
 use super::settings::beginning;

@@ -30,6 +30,7 @@ mod live;
 mod locks;
 mod manager;
 mod metered;
+mod places;
 mod policy;
 mod receipt;
 mod recorded;

@@ -10,9 +10,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::board::follow;
 use super::grammar::{Grammar, Misplaced, version_of};
 use super::granted::replay;
+use super::places::follow;
 use super::settings::{begun, chosen_tools, configure};
 use super::tally::Tally;
 use crate::protocol::{
