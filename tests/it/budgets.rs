@@ -34,6 +34,9 @@ fn directs(ask: &Ask) -> Vec<Does> {
             let write = |path| Does::Calls("fs_write", json!({ "path": path, "content": "x" }));
             rest.split(' ').map(write).collect()
         }
+        ("hold", 0) => {
+            vec![Does::Waits, takes(), Does::Calls("fs_write", json!({ "path": "held", "content": "x" }))]
+        }
         ("spawn", 0) => vec![Does::Calls("spawn_agent", json!({ "task": rest, "name": "helper" }))],
         ("hang", _) => vec![Does::Waits, takes(), Does::Says("woken")],
         _ => vec![Does::Says("done")],
@@ -191,6 +194,44 @@ async fn what_waited_does_not_begin_when_nothing_is_left_for_it() {
     assert!(!house.work.path().join("y").exists());
     assert_eq!(refused(&house, &id).await, json!([409, "CONFLICT", "tokens", "session", id]));
     house.close().await;
+}
+
+/// Holds a turn before its call, when it has taken so many tokens.
+async fn held_before_its_call(house: &House, gate: &Semaphore, session: &str, tokens: u32) -> String {
+    let turn = prompted(house, session, &format!("hold {tokens}")).await;
+    let path = format!("/sessions/{session}/pause");
+    let (paused, ()) = tokio::join!(house.call("POST", &path, Some(json!({}))), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        gate.add_permits(1);
+    });
+    assert_eq!(paused.status, 200, "{paused:?}");
+    assert!(!house.work.path().join("held").exists());
+    turn
+}
+
+#[tokio::test]
+async fn what_was_spent_before_a_pause_counts_once_over_a_restart_too() {
+    let data = tempfile::tempdir().unwrap();
+    for restarts in [false, true] {
+        let keep = |settings: &mut Settings| settings.storage = Storage::Directory(data.path().to_owned());
+        let (mut house, gate) = held(keep).await;
+        let id = session(&house, json!({ "tokens": 1_000 })).await;
+        let turn = held_before_its_call(&house, &gate, &id, 60).await;
+        if restarts {
+            let work = house.work.path().to_owned();
+            house.close().await;
+            house = self::house(keep).await;
+            assert_ne!(house.work.path(), work);
+        }
+        let resumed = house.call("POST", &format!("/sessions/{id}/resume"), Some(json!({}))).await;
+        assert_eq!(resumed.status, 200, "{resumed:?}");
+        over(&house, &id, &turn).await;
+        let budgets = get(&house, &format!("/sessions/{id}/budget")).await["budgets"].clone();
+        let spent = &budgets[0]["spent"];
+        let counted = json!([spent["tokens"], spent["turns"]]);
+        assert_eq!(counted, json!([60, 1]), "{restarts}: {budgets}");
+        house.close().await;
+    }
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ impl Purse {
             }
         };
         let purse = Self { tree, budgets, client, mine: Mutex::default() };
-        purse.charge(known);
+        purse.know(known);
         Ok(purse)
     }
 
@@ -115,6 +115,20 @@ impl Purse {
         });
         let scope = if id.is_some() { BudgetScope::Session } else { BudgetScope::Client };
         BudgetState { scope, session_id: id.cloned(), limits, spent, resets_at }
+    }
+
+    /// Counts what was spent before this server knew of the turn. Its client's account has that in it.
+    fn know(&self, known: Spending) {
+        if known.is_nothing() {
+            return;
+        }
+        let mut mine = self.mine.lock();
+        mine.spent = mine.spent.plus(known);
+        drop(mine);
+        let mut accounts = self.tree.accounts.lock();
+        for (id, _) in &self.budgets {
+            accounts.entry(id.clone()).or_default().add(known);
+        }
     }
 
     /// Counts what is spent. Given back: the budgets of which something is nearly gone with it.

@@ -17,18 +17,14 @@ use crate::session::store_failure;
 /// # Errors
 /// How the turn ends that cannot begin.
 pub(in crate::session) async fn purse(job: &Job) -> Result<Option<Arc<Purse>>, Ended> {
-    let tally = job.sink.tally();
-    let known = Spending { tool_calls: tally.calls, ..Spending::of(&tally.usage) };
-    let known = if job.progress.begun { known } else { Spending::default() };
-    let payer = payer(&job.terms, job.live.client.clone(), job.budgets.clone());
-    let opened = tokio::select! {
-        biased;
-        () = job.cancel.cancelled() => return Ok(None),
-        opened = job.shelf.ledger.purse(&job.live, payer, known) => opened,
+    let purse = match job.sink.purse() {
+        // A turn that goes on after a pause has one already.
+        Some(purse) => Arc::clone(purse),
+        None => match opened(job).await? {
+            Some(opened) => Arc::clone(job.sink.pay_from(opened)),
+            None => return Ok(None),
+        },
     };
-    let opened = opened.map_err(|error| Ended::Failed(store_failure(&error).0))?;
-    // A turn that goes on after a pause has one already.
-    let purse = job.sink.pay_from(opened);
     job.helm.hold_to(&job.sink);
     let begins = !job.progress.begun && job.task.is_none();
     let gone = if begins { purse.gone_for_turn() } else { purse.gone_for_request() };
@@ -38,7 +34,23 @@ pub(in crate::session) async fn purse(job: &Job) -> Result<Option<Arc<Purse>>, E
     if begins {
         job.sink.spend(Spending { turns: 1, ..Spending::default() });
     }
-    Ok(Some(Arc::clone(purse)))
+    Ok(Some(purse))
+}
+
+/// The purse of a turn that begins, or of one that this server found: then the log says what it has spent before. None: it was
+/// stopped meanwhile.
+async fn opened(job: &Job) -> Result<Option<Arc<Purse>>, Ended> {
+    let tally = job.sink.tally();
+    let known =
+        Spending { tool_calls: tally.calls, turns: u64::from(job.task.is_none()), ..Spending::of(&tally.usage) };
+    let known = if job.progress.begun { known } else { Spending::default() };
+    let payer = payer(&job.terms, job.live.client.clone(), job.budgets.clone());
+    let opened = tokio::select! {
+        biased;
+        () = job.cancel.cancelled() => return Ok(None),
+        opened = job.shelf.ledger.purse(&job.live, payer, known) => opened,
+    };
+    opened.map(Some).map_err(|error| Ended::Failed(store_failure(&error).0))
 }
 
 /// Runs a turn: it ends when something of its budgets is spent, and says so. What it does when their time is over is cut off.
