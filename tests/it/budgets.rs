@@ -200,36 +200,40 @@ async fn what_waited_does_not_begin_when_nothing_is_left_for_it() {
 async fn held_before_its_call(house: &House, gate: &Semaphore, session: &str, tokens: u32) -> String {
     let turn = prompted(house, session, &format!("hold {tokens}")).await;
     let path = format!("/sessions/{session}/pause");
+    let history = format!("/sessions/{session}/history?events=true&limit=1000");
+    while !get(house, &history).await.to_string().contains("stream.start") {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
     let (paused, ()) = tokio::join!(house.call("POST", &path, Some(json!({}))), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         gate.add_permits(1);
     });
     assert_eq!(paused.status, 200, "{paused:?}");
-    assert!(!house.work.path().join("held").exists());
     turn
 }
 
 #[tokio::test]
 async fn what_was_spent_before_a_pause_counts_once_over_a_restart_too() {
-    let data = tempfile::tempdir().unwrap();
+    let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for restarts in [false, true] {
-        let keep = |settings: &mut Settings| settings.storage = Storage::Directory(data.path().to_owned());
+        let keep = |settings: &mut Settings| {
+            settings.storage = Storage::Directory(data.path().to_owned());
+            settings.working_directory = work.path().canonicalize().unwrap();
+        };
         let (mut house, gate) = held(keep).await;
         let id = session(&house, json!({ "tokens": 1_000 })).await;
         let turn = held_before_its_call(&house, &gate, &id, 60).await;
         if restarts {
-            let work = house.work.path().to_owned();
             house.close().await;
             house = self::house(keep).await;
-            assert_ne!(house.work.path(), work);
         }
         let resumed = house.call("POST", &format!("/sessions/{id}/resume"), Some(json!({}))).await;
         assert_eq!(resumed.status, 200, "{resumed:?}");
-        over(&house, &id, &turn).await;
+        let record = over(&house, &id, &turn).await;
         let budgets = get(&house, &format!("/sessions/{id}/budget")).await["budgets"].clone();
         let spent = &budgets[0]["spent"];
-        let counted = json!([spent["tokens"], spent["turns"]]);
-        assert_eq!(counted, json!([60, 1]), "{restarts}: {budgets}");
+        let counted = json!([record["status"], record["rounds"], spent["tokens"], spent["turns"], spent["toolCalls"]]);
+        assert_eq!(counted, json!(["completed", 2, 60, 1, 1]), "{restarts}: {budgets} {record}");
         house.close().await;
     }
 }

@@ -41,8 +41,10 @@ pub(in crate::session) async fn purse(job: &Job) -> Result<Option<Arc<Purse>>, E
 /// stopped meanwhile.
 async fn opened(job: &Job) -> Result<Option<Arc<Purse>>, Ended> {
     let tally = job.sink.tally();
-    let known =
-        Spending { tool_calls: tally.calls, turns: u64::from(job.task.is_none()), ..Spending::of(&tally.usage) };
+    // The round whose calls are held is not over: the log does not have its tokens yet.
+    let usage = tally.usage.plus(job.progress.held.usage.unwrap_or_default());
+    let turns = u64::from(job.task.is_none());
+    let known = Spending { tool_calls: tally.calls, turns, ..Spending::of(&usage) };
     let known = if job.progress.begun { known } else { Spending::default() };
     let payer = payer(&job.terms, job.live.client.clone(), job.budgets.clone());
     let opened = tokio::select! {
