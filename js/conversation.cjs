@@ -88,11 +88,12 @@ function marked() {
 
 /** Whether a message is one, quickly; what is wrong with one that is not says `assertFits`. */
 function fits(value) {
-  if (!plain(value)) return false
-  const { role, content, toolCallId, toolName, timestamp, isError } = value
+  if (typeof value !== 'object' || value === null) return false
+  const { role, content } = value
+  if (typeof content !== 'string') return false
+  if (role !== 'tool_result' && role !== 'assistant' && role !== 'user' && role !== 'system') return false
+  const { toolCallId, toolName, timestamp, isError } = value
   return (
-    ROLES.includes(role) &&
-    typeof content === 'string' &&
     (toolCallId === undefined || typeof toolCallId === 'string') &&
     (toolName === undefined || typeof toolName === 'string') &&
     (timestamp === undefined || typeof timestamp === 'number') &&
@@ -100,13 +101,16 @@ function fits(value) {
   )
 }
 
+/** What all marks begin with: `[`. */
+const BRACKET = 91
+
 /** What was seen of one conversation. It goes on while the messages are the same ones, with more behind them. */
 class Look {
   #native
   #protected
   #seen = []
-  /** Messages that nobody can change any more are looked at once. */
-  #settled = true
+  /** How many of them nobody can change any more, as far as that was looked at. */
+  #frozen = 0
   /** Where outputs go, and what stands there then. */
   #due = []
   #blank = []
@@ -117,24 +121,26 @@ class Look {
     this.#native = ask(() => new native.NativePruner(toJson(options)))
   }
 
+  /** Messages that somebody could have changed since are looked at anew. */
   goesOn(all) {
     const seen = this.#seen
-    if (!this.#settled || all.length < seen.length) return false
+    if (all.length < seen.length) return false
     for (let at = seen.length - 1; at >= 0; at--) if (seen[at] !== all[at]) return false
+    while (this.#frozen < seen.length) if (!Object.isFrozen(seen[this.#frozen++])) return false
     return true
   }
 
   prune(all) {
     const from = this.#seen.length
     const looks = new Uint32Array(2 * (all.length - from))
-    for (let at = from; at < all.length; at++) {
+    for (let at = from, to = 0; at < all.length; at++) {
       const each = all[at]
       if (!fits(each)) assertFits('prune', messages, all, 'messages')
-      if (!Object.isFrozen(each)) this.#settled = false
-      looks[2 * (at - from)] = this.#kind(each)
-      looks[2 * (at - from) + 1] = each.content.length
-      this.#seen.push(each)
+      looks[to++] = this.#kind(each)
+      looks[to++] = each.content.length
     }
+    if (from === 0) this.#seen = all.slice()
+    else for (let at = from; at < all.length; at++) this.#seen.push(all[at])
     if (looks.length > 0)
       this.#take(
         all,
@@ -147,27 +153,33 @@ class Look {
   }
 
   /** A summary ends what was due before it. */
-  #take(all, [prunes, told, ...due]) {
-    this.#prunes = prunes === 1
-    this.#due.length = told
-    this.#blank.length = told
-    for (const at of due) {
-      // What it showed goes with what it said.
-      const { parts: _, ...rest } = all[at]
-      const content = `${marked()[0]}${rest.content.length} chars]`
-      this.#due.push(at)
-      this.#blank.push(Object.freeze({ ...rest, content }))
+  #take(all, told) {
+    this.#prunes = told[0] === 1
+    this.#due.length = told[1]
+    this.#blank.length = told[1]
+    const beginning = marked()[0]
+    for (let n = 2; n < told.length; n++) {
+      const whole = all[told[n]]
+      const content = `${beginning}${whole.content.length} chars]`
+      this.#due.push(told[n])
+      this.#blank.push(Object.freeze('parts' in whole ? bare(whole, content) : { ...whole, content }))
     }
   }
 
   #kind({ role, content, toolName, toolCallId }) {
-    const [blank, ...summaries] = marked()
+    const marks = content.charCodeAt(0) === BRACKET ? marked() : undefined
     if (role === 'tool_result') {
-      return this.#protected.has(toolName ?? toolCallId ?? '') || content.startsWith(blank) ? STAYS : OUTPUT
+      if (this.#protected.size > 0 && this.#protected.has(toolName ?? toolCallId ?? '')) return STAYS
+      return marks !== undefined && content.startsWith(marks[0]) ? STAYS : OUTPUT
     }
-    if (content.startsWith('[') && summaries.some((mark) => content.startsWith(mark))) return SUMMED_UP
+    if (marks?.some((mark, n) => n > 0 && content.startsWith(mark))) return SUMMED_UP
     return role === 'user' ? USER : OTHER
   }
+}
+
+/** What it showed goes with what it said. */
+function bare({ parts: _, ...rest }, content) {
+  return { ...rest, content }
 }
 
 /** Creates a pruner of old tool outputs. */

@@ -135,9 +135,18 @@ impl App {
     pub(super) async fn checked_turn(
         &self,
         (caller, id): (&Caller, &SessionId),
-        only: TurnSettings,
+        mut only: TurnSettings,
         changes: Option<&Configure>,
     ) -> Result<TurnSettings, ApiError> {
+        if let Some(name) = only.agent.take() {
+            // Another agent may do what this one may not.
+            caller.at_large()?;
+            let now = self.session(caller, id).await?;
+            let working_directory = changes.and_then(|changes| changes.working_directory.clone());
+            let mut chosen = Configure { working_directory, ..only.as_changes() };
+            self.choose_agent(("turn.", &name), &now, &mut chosen).await?;
+            (only.agent, only.model, only.reasoning) = (chosen.agent, chosen.model, chosen.reasoning);
+        }
         if let Some(model) = &only.model {
             self.check_model("turn.model", model)?;
         }

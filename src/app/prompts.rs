@@ -1,6 +1,7 @@
 //! Prompts: held against limits and against what there is, and given to their session.
 
 mod hooked;
+mod mention;
 mod plan;
 mod skills;
 
@@ -39,11 +40,12 @@ impl App {
             }
             None => None,
         };
+        let (content, turn) = self.mentioned((caller, id), (content, mode), (turn, configure.as_ref())).await?;
         let only = match turn {
             Some(only) => Some(self.checked_turn((caller, id), only, configure.as_ref()).await?),
             None => None,
         };
-        let content = self.filled_in((caller, id), content, configure.as_ref()).await?;
+        let content = self.filled_in((caller, id), content, (configure.as_ref(), only.as_ref())).await?;
         let live = self.live(caller, id).await?;
         let (content, starting) = self.hooked(&live, (content, mode)).await?;
         let prompt = NewPrompt { content, mode, configure, only, task: None, if_version, receipt };

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use napi::Env;
-use napi::bindgen_prelude::PromiseRaw;
+use napi::bindgen_prelude::{PromiseRaw, Uint32Array};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -55,7 +55,7 @@ impl NativePruner {
     /// Takes the next messages, two numbers each: 0 the user's, 1 another's, 2 a summary, 3 an output, 4 one that stays; and the length of an output.
     /// Gives whether outputs go (1) or not (0), how many of those that were told of before still count, and those that are new.
     #[napi(catch_unwind)]
-    pub fn add(&self, messages: &[u32]) -> Vec<u32> {
+    pub fn add(&self, messages: &[u32]) -> Uint32Array {
         let mut inner = self.inner.lock();
         let (pruner, told) = &mut *inner;
         for message in messages.chunks_exact(2) {
@@ -74,7 +74,7 @@ impl NativePruner {
         let mut out = vec![u32::from(pruner.is_due()), number(*told)];
         out.extend(pruner.due().iter().skip(*told).map(|at| number(*at)));
         *told = pruner.due().len();
-        out
+        Uint32Array::new(out)
     }
 }
 

@@ -247,6 +247,10 @@ pub struct Configure {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TurnSettings {
+    /// Another agent, as `agent` of a session's settings; with it come the model and the reasoning of its file, where it names
+    /// some and nothing else is said beside it. A prompt that begins with `@name` and a space names it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Another model, `provider/name`, or `acp/NAME` for an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -268,8 +272,8 @@ pub struct TurnSettings {
 impl TurnSettings {
     /// The same as changes of a session's settings.
     pub fn as_changes(&self) -> Configure {
-        let Self { model, reasoning, agent_options, model_fallbacks, output_schema: _ } = self.clone();
-        Configure { model, reasoning, agent_options, model_fallbacks, ..Configure::default() }
+        let Self { agent, model, reasoning, agent_options, model_fallbacks, output_schema: _ } = self.clone();
+        Configure { agent, model, reasoning, agent_options, model_fallbacks, ..Configure::default() }
     }
 }
 

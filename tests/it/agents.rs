@@ -217,6 +217,65 @@ async fn the_model_is_told_the_agents_text_and_its_tools_alone_and_the_rounds_ar
 }
 
 #[tokio::test]
+async fn a_mention_gives_one_turn_to_another_agent() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = ModelServer::start(queue((0..6).map(|_| Answer::text(&["done"])))).await;
+    let app = with_model(&server, directory.path()).await;
+    agent(directory.path(), "reviewer", "tools: [LS]\nreasoning: high", "You review.");
+    write(&directory.path().join(".simse/commands/look.md"), "---\ndescription: d\n---\nLook at $ARGUMENTS well.\n");
+    let id = session(&app, json!({})).await;
+    let asked = async |body: Value| {
+        let done = turn(&app, &id, body).await;
+        assert_eq!(done.status, TurnStatus::Completed, "{:?}", done.error);
+        let sent = server.requests().last().unwrap().json();
+        let messages = sent["messages"].as_array().unwrap().clone();
+        let text = |message: &Value| match &message["content"] {
+            Value::Array(parts) => parts[0]["text"].as_str().unwrap().to_owned(),
+            content => content.as_str().unwrap().to_owned(),
+        };
+        let reviews = text(&messages[0]).starts_with("You review.");
+        (reviews, text(messages.last().unwrap()), sent["tools"].as_array().unwrap().len())
+    };
+    let all = asked(json!({"prompt": "hello"})).await.2;
+    assert_eq!(asked(json!({"prompt": "@reviewer look at this"})).await, (true, "look at this".into(), 1));
+    // The turn behind it is the session's own agent's again.
+    assert_eq!(asked(json!({"prompt": "and now"})).await, (false, "and now".into(), all));
+    // A command behind the name is filled in; a name that nobody has is text.
+    assert_eq!(asked(json!({"prompt": "@reviewer /look a.rs"})).await, (true, "Look at a.rs well.".into(), 1));
+    assert_eq!(asked(json!({"prompt": "@nobody look"})).await, (false, "@nobody look".into(), all));
+    // The same as a setting, with other parts beside the text.
+    let body = json!({"prompt": [{"type": "text", "text": "look"}], "turn": {"agent": "reviewer"}});
+    assert_eq!(asked(body).await, (true, "look".into(), 1));
+    let told: Vec<Option<String>> = events(&app, &id)
+        .await
+        .into_iter()
+        .filter_map(|event| match event {
+            EventBody::SessionPrompt { turn, .. } => Some(turn.and_then(|turn| turn.agent)),
+            _ => None,
+        })
+        .collect();
+    let reviewer = || Some("reviewer".to_owned());
+    assert_eq!(told, [None, reviewer(), None, reviewer(), None, reviewer()]);
+    let view = app.session(&Default::default(), &id).await.unwrap();
+    assert_eq!((view.agent.as_str(), serde_json::to_value(view.reasoning).unwrap()), ("simse", json!("auto")));
+}
+
+#[tokio::test]
+async fn who_only_works_for_other_agents_cannot_be_mentioned() {
+    let house = House::open().await;
+    let id = house.session(json!({"model": "demo/scripted"})).await;
+    for body in [json!({"prompt": "@explore look"}), json!({"prompt": "look", "turn": {"agent": "explore"}})] {
+        let refused = house.call("POST", &format!("/sessions/{id}/prompt"), Some(body)).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.json()["error"]["message"].as_str().unwrap().contains("only other agents can delegate"));
+    }
+    let body = json!({"prompt": "look", "turn": {"agent": "nobody"}});
+    let refused = house.call("POST", &format!("/sessions/{id}/prompt"), Some(body)).await;
+    assert_eq!((refused.status, refused.json()["error"]["details"]["field"].clone()), (400, json!("turn.agent")));
+    house.close().await;
+}
+
+#[tokio::test]
 async fn an_agent_in_auto_mode_works_by_actions_and_leaves_a_packet() {
     let directory = tempfile::tempdir().unwrap();
     let content = "fn f<T>() -> Vec<{ 1 }> { \"}\" }";

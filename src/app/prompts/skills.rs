@@ -13,7 +13,7 @@ use crate::base::panics::broken;
 use crate::config::{expand, fill, load_skill};
 use crate::protocol::{
     ApiError, CommandKind, CommandList, CommandView, Configure, OWN_AGENT, Part, PromptContent, SessionId, SkillList,
-    SkillView, agent_of,
+    SkillView, TurnSettings, agent_of,
 };
 
 /// For whom a list is.
@@ -82,11 +82,12 @@ impl App {
         &self,
         (caller, id): (&Caller, &SessionId),
         content: PromptContent,
-        configure: Option<&Configure>,
+        (configure, turn): (Option<&Configure>, Option<&TurnSettings>),
     ) -> Result<PromptContent, ApiError> {
         let Some((name, arguments)) = first_text(&content).and_then(expand) else { return Ok(content) };
         let view = self.session(caller, id).await?;
         let model = configure.and_then(|changes| changes.model.as_deref()).unwrap_or(&view.model);
+        let model = turn.and_then(|turn| turn.model.as_deref()).unwrap_or(model);
         if agent_of(model) != OWN_AGENT {
             return Ok(content);
         }
@@ -97,6 +98,7 @@ impl App {
             Some(command) => fill(&command.template, arguments),
             None => {
                 let agent = configure.and_then(|changes| changes.agent.as_deref()).unwrap_or(&view.agent);
+                let agent = turn.and_then(|turn| turn.agent.as_deref()).unwrap_or(agent);
                 let only = self.skills_of(agent, directory).await;
                 let may = |skill: &Arc<SkillView>| {
                     skill.user_invocable && only.as_ref().is_none_or(|only| only.contains(&skill.name))
@@ -118,7 +120,7 @@ impl App {
 }
 
 /// The text that a prompt begins with.
-fn first_text(content: &PromptContent) -> Option<&str> {
+pub(super) fn first_text(content: &PromptContent) -> Option<&str> {
     match content {
         PromptContent::Text(text) => Some(text),
         PromptContent::Parts(parts) => match parts.first()? {
