@@ -28,8 +28,19 @@ const PATH_ARGUMENT: &str = "path";
 pub(super) struct Touched {
     /// All of them, within limits.
     pub files: TouchedFiles,
-    /// Where each was last touched: the place of that message. By where it leads, with how it was named.
-    last: HashMap<PathBuf, (String, usize)>,
+    /// Where each was last touched. By where it leads.
+    last: HashMap<PathBuf, Touch>,
+}
+
+/// When a file was last touched.
+#[derive(Debug)]
+struct Touch {
+    /// How it was named.
+    path: String,
+    /// The place of that message.
+    at: usize,
+    /// What was touched later has a higher one, also within a message.
+    rank: usize,
 }
 
 /// Finds them in the calls, and in what an earlier summary tells of.
@@ -41,8 +52,17 @@ pub(super) fn touched(registry: &Registry, messages: &[Message]) -> Touched {
     let failed: HashSet<String> = messages.iter().filter_map(failed).collect();
     let (mut changed, mut read) = (Vec::new(), Vec::new());
     let mut last = HashMap::new();
+    let mut count = 0;
+    let mut touch = |place: PathBuf, path: String, at: usize| {
+        count += 1;
+        last.insert(place, Touch { path, at, rank: count });
+    };
     for (at, message) in messages.iter().enumerate() {
         let earlier = files_of(message);
+        // An earlier summary stands for the calls that it sums up: what was read of it last time is due again.
+        for path in earlier.read.iter().chain(&earlier.changed) {
+            touch(resolved(registry, path), path.clone(), at);
+        }
         changed.extend(earlier.changed);
         read.extend(earlier.read);
         let Message::Assistant { calls, .. } = message else { continue };
@@ -56,7 +76,7 @@ pub(super) fn touched(registry: &Registry, messages: &[Message]) -> Touched {
             let Subject::Paths(paths) = tool.subject(&call.arguments) else { continue };
             for path in paths {
                 let place = path.resolved.unwrap_or_else(|| PathBuf::from(&path.given));
-                last.insert(place, (path.given.clone(), at));
+                touch(place, path.given.clone(), at);
                 list.push(path.given);
             }
         }
@@ -65,6 +85,17 @@ pub(super) fn touched(registry: &Registry, messages: &[Message]) -> Touched {
     let mut read = newest(read);
     read.retain(|path| !changed.contains(path));
     Touched { files: TouchedFiles { changed, read }, last }
+}
+
+/// Where a path leads, as the tool that reads files takes it.
+fn resolved(registry: &Registry, path: &str) -> PathBuf {
+    let arguments = Arguments::from_iter([(PATH_ARGUMENT.to_owned(), path.into())]);
+    let subject = registry.get(READING_TOOL).map(|tool| tool.subject(&arguments));
+    let first = match subject {
+        Some(Subject::Paths(paths)) => paths.into_iter().next(),
+        _ => None,
+    };
+    first.and_then(|path| path.resolved).unwrap_or_else(|| PathBuf::from(path))
 }
 
 /// Each path once, where it came last; the newest ones, within the limit.
@@ -87,9 +118,8 @@ pub(super) async fn attached(
     (kept_from, mut room): (usize, usize),
     cancel: &CancellationToken,
 ) -> Vec<AttachedFile> {
-    let mut paths: Vec<(&String, usize)> = touched.last.values().map(|(path, at)| (path, *at)).collect();
-    paths.retain(|(_, at)| *at < kept_from);
-    paths.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let mut paths: Vec<&Touch> = touched.last.values().filter(|touch| touch.at < kept_from).collect();
+    paths.sort_by_key(|touch| std::cmp::Reverse(touch.rank));
     let looking = CallEnvironment {
         gate: Arc::new(Unasked(Arc::clone(&environment.gate))),
         sink: None,
@@ -97,7 +127,7 @@ pub(super) async fn attached(
         ..environment.clone()
     };
     let mut found: Vec<AttachedFile> = Vec::new();
-    for (path, _) in paths.into_iter().take(2 * limit::COMPACT_FILES_MAX) {
+    for Touch { path, .. } in paths.into_iter().take(2 * limit::COMPACT_FILES_MAX) {
         if found.len() >= limit::COMPACT_FILES_MAX || room == 0 || cancel.is_cancelled() {
             break;
         }

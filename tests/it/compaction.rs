@@ -267,4 +267,13 @@ async fn files_of_the_work_are_shown_again() {
     let calls = events(&app, &id).await;
     let calls = calls.iter().filter(|event| matches!(event, EventBody::ToolCallStart { .. })).count();
     assert_eq!(calls, 4, "looking again is no call of the model");
+    // A second one, before which nothing was read, shows them again as they are by then.
+    std::fs::write(directory.path().join("seen.txt"), "as it became\n").unwrap();
+    let accepted = app.compact(&caller, &id, Compact::default()).await.unwrap();
+    within(app.wait_turn(&caller, &id, &accepted.turn_id)).await.unwrap();
+    turn(&app, &id, json!({ "prompt": "go on" })).await;
+    let shown = messages(&server.requests().pop().unwrap())[1]["content"].to_string();
+    assert!(shown.contains("[The file seen.txt as it is now]") && shown.contains("as it became"), "{shown}");
+    assert!(shown.contains("[The file made.txt as it is now]"), "{shown}");
+    assert!(shown.contains("Files changed so far: made.txt"), "{shown}");
 }

@@ -11,6 +11,7 @@
 
 mod account;
 mod asked;
+mod kept;
 mod purse;
 mod report;
 mod turn;
@@ -22,12 +23,13 @@ use parking_lot::Mutex;
 
 pub(super) use self::account::Tree;
 use self::account::{Account, ClientAccount, span_of};
+use self::kept::{Kept, Readers};
 pub(super) use self::purse::{Payer, Purse, Works};
 use self::report::exceeded;
 pub(super) use self::turn::{purse, run_within};
 use super::Terms;
 use super::live::Live;
-use crate::base::{clock, limit};
+use crate::base::clock;
 use crate::protocol::{Budget, ClientId, SessionId, Spending};
 use crate::store::{SessionRow, Store, StoreError};
 
@@ -37,10 +39,9 @@ const PAGE: usize = 200;
 /// What all of a server's sessions and clients have spent, as far as somebody asks.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    trees: Mutex<HashMap<SessionId, Weak<Tree>>>,
-    clients: Mutex<HashMap<Option<ClientId>, Arc<ClientAccount>>>,
-    /// One at a time reads what is not known yet.
-    reading: tokio::sync::Mutex<()>,
+    trees: Mutex<Kept<SessionId, Weak<Tree>>>,
+    clients: Mutex<Kept<Option<ClientId>, Arc<ClientAccount>>>,
+    readers: Readers,
 }
 
 /// A session's budget and those of the sessions above it, the one above all first.
@@ -73,20 +74,16 @@ impl Ledger {
     /// # Errors
     /// What the store says.
     async fn tree(&self, store: &dyn Store, root: &SessionId) -> Result<Arc<Tree>, StoreError> {
-        let known = |trees: &HashMap<SessionId, Weak<Tree>>| trees.get(root).and_then(Weak::upgrade);
+        let known = |trees: &Kept<SessionId, Weak<Tree>>| trees.get(root).and_then(Weak::upgrade);
         if let Some(tree) = known(&self.trees.lock()) {
             return Ok(tree);
         }
-        let _alone = self.reading.lock().await;
+        let _alone = self.readers.of(root).lock().await;
         if let Some(tree) = known(&self.trees.lock()) {
             return Ok(tree);
         }
         let tree = Arc::new(Tree::of(spent_in(store, root).await?));
-        let mut trees = self.trees.lock();
-        if trees.len() >= limit::BUDGET_ACCOUNTS_MAX {
-            trees.retain(|_, tree| tree.strong_count() > 0);
-        }
-        trees.insert(root.clone(), Arc::downgrade(&tree));
+        self.trees.lock().insert(root.clone(), Arc::downgrade(&tree), |tree| tree.strong_count() > 0);
         Ok(tree)
     }
 
@@ -104,7 +101,7 @@ impl Ledger {
         if let Some(account) = self.clients.lock().get(&key) {
             return Ok(Arc::clone(account));
         }
-        let _alone = self.reading.lock().await;
+        let _alone = self.readers.of(&key).lock().await;
         if let Some(account) = self.clients.lock().get(&key) {
             return Ok(Arc::clone(account));
         }
@@ -112,12 +109,8 @@ impl Ledger {
         let kept = store.spending(client).await?.filter(|row| row.began >= began);
         let known = kept.map_or((began, Default::default()), |row| (row.began, row.spent));
         let account = Arc::new(ClientAccount::new(key.clone(), known));
-        let mut clients = self.clients.lock();
-        if clients.len() >= limit::BUDGET_ACCOUNTS_MAX {
-            // What is written down can be read again.
-            clients.retain(|_, account| Arc::strong_count(account) > 1);
-        }
-        clients.insert(key, Arc::clone(&account));
+        // What is written down can be read again.
+        self.clients.lock().insert(key, Arc::clone(&account), |account| Arc::strong_count(account) > 1);
         Ok(account)
     }
 }
