@@ -30,6 +30,8 @@ pub(super) struct Stand {
     pub(super) ended: (u64, Usage),
     /// Turns that wait.
     pub(super) queue: Vec<TurnRecord>,
+    /// What sessions under it ask, which is answered here too.
+    pub(super) below: Vec<EventBody>,
 }
 
 impl Live {
@@ -38,7 +40,7 @@ impl Live {
     /// # Errors
     /// `NOT_FOUND` when it has just been deleted; what the store says.
     pub async fn snapshot(&self, limit: usize) -> Result<SessionView, ApiError> {
-        let Stand { mut view, ended: (messages, usage), queue } = self.stand().await?;
+        let Stand { mut view, ended: (messages, usage), queue, below } = self.stand().await?;
         let (store, seq) = (self.store.as_ref(), view.last_seq);
         let failed = |cause: StoreError| store_failure(&cause);
         let mut open = None;
@@ -54,6 +56,7 @@ impl Live {
             let (calls, displays) = (read.calls, read.displays);
             open = Some(Underway { turn_id: turn.turn_id.clone(), text, reasoning, calls, displays });
         }
+        view.requests.extend(below);
         let (mut items, before) = items_back(store, &self.id, seq.saturating_add(1), limit).await.map_err(failed)?;
         items.reverse();
         let before = before.map(|seq| seq.to_string());

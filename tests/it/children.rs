@@ -58,14 +58,14 @@ fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
-async fn house(change: impl FnOnce(&mut simse::config::Settings)) -> (House, Arc<Semaphore>) {
+pub(crate) async fn house(change: impl FnOnce(&mut simse::config::Settings)) -> (House, Arc<Semaphore>) {
     let (model, gate) = Director::held(directs);
     let extras = Extras { models: vec![model], ..Extras::default() };
     let house = House::fitted(ListenOptions::default(), change, extras).await;
     (house, gate)
 }
 
-async fn root(house: &House) -> String {
+pub(crate) async fn root(house: &House) -> String {
     house.session(json!({ "model": "test/director" })).await
 }
 
@@ -346,6 +346,9 @@ async fn a_child_asks_the_clients_of_the_root() {
         assert_eq!((&inner["toolName"], &inner["args"]["path"]), (&json!("fs_write"), &json!("x.txt")));
         let view = get(&house, &format!("/sessions/{session}")).await;
         assert_eq!(view["requests"], json!([payload["request"]]));
+        // Who comes now sees it too, in the picture that the stream goes on from.
+        let picture = get(&house, &format!("/sessions/{session}?snapshot=true")).await;
+        assert_eq!(picture["requests"], view["requests"]);
         let answer = json!({ "requestId": inner["requestId"], "decision": allowed });
         let reply = house.call("POST", &format!("/sessions/{session}/feedback"), Some(answer.clone())).await;
         assert_eq!((reply.status, &reply.json()["allowed"]), (200, &json!(allowed == "allow")), "{reply:?}");

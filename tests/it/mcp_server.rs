@@ -316,6 +316,44 @@ async fn only_a_yes_in_time_lets_a_call_run() {
     house.close().await;
 }
 
+/// What sub-agents ask while a client waits for the session above them, it is asked.
+#[tokio::test]
+async fn who_waits_is_asked_what_sub_agents_ask() {
+    let (house, _) = crate::children::house(|settings| settings.limits.client_grace_ms = 60_000).await;
+    let session = crate::children::root(&house).await;
+    let mut client = Mcp::open(house.address, true, &[]).await;
+    for (decision, said) in [("allow", "heard: heard: Wrote"), ("deny", "Permission denied for tool")] {
+        let prompt = json!({ "sessionId": session, "prompt": "writer write x.txt" });
+        client.call("session_prompt", prompt).await;
+        let mut stream = client.start_call("session_wait", json!({ "sessionId": session })).await;
+        let asked = client.decide(&mut stream, accept(decision)).await;
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains("fs_write") && message.contains("x.txt"), "{message}");
+        let result = until(&mut stream, "").await["result"].clone();
+        assert!(text(&result).contains(said), "{result}");
+    }
+    // Whoever comes to wait when it has been asked already is asked as well; somebody else may be faster.
+    let prompt = json!({ "sessionId": session, "prompt": "writer write y.txt" });
+    client.call("session_prompt", prompt).await;
+    let mut events = house.events(&session, "").await;
+    let waits = loop {
+        let frame = events.frame().await.expect("a question");
+        if frame.kind() == "subagent.request" && frame.data["payload"]["request"]["payload"]["args"]["path"] == "y.txt"
+        {
+            break frame.data["payload"]["request"]["payload"]["requestId"].clone();
+        }
+    };
+    let mut stream = client.start_call("session_wait", json!({ "sessionId": session })).await;
+    let asked = until(&mut stream, "elicitation/create").await;
+    let body = json!({ "requestId": waits, "decision": "allow" });
+    assert_eq!(house.call("POST", &format!("/sessions/{session}/feedback"), Some(body)).await.status, 200);
+    let cancelled = until(&mut stream, "notifications/cancelled").await;
+    assert_eq!(cancelled["params"]["requestId"], asked["id"]);
+    let result = until(&mut stream, "").await["result"].clone();
+    assert!(text(&result).contains("heard: heard: Wrote"), "{result}");
+    house.close().await;
+}
+
 /// Another client of the same session may answer; the form is taken back then.
 #[tokio::test]
 async fn somebody_else_may_be_faster() {

@@ -22,7 +22,9 @@ impl App {
     ) -> Result<(PromptContent, Option<TurnSettings>), ApiError> {
         let as_it_is = |content, turn| Ok((content, turn));
         let told = turn.as_ref().is_some_and(|turn| turn.agent.is_some());
-        let Some((name, rest)) = super::skills::first_text(&content).and_then(mention) else { return as_it_is(content, turn) };
+        let Some((name, rest)) = super::skills::first_text(&content).and_then(mention) else {
+            return as_it_is(content, turn);
+        };
         if told || mode == PromptMode::Steer || caller.at_large().is_err() {
             return as_it_is(content, turn);
         }

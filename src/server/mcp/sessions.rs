@@ -311,6 +311,7 @@ impl Watching<'_> {
             "session.completed" | "session.error" | "abort" => return own,
             "stream.delta" | "tool.call.start" if own && self.progress.is_some() => {}
             "permission.request" | "client.request" | "permission.response" | "client.response" => {}
+            "subagent.request" | "subagent.response" => {}
             _ => return false,
         }
         match event.body() {
@@ -318,6 +319,15 @@ impl Watching<'_> {
             Some(EventBody::ToolCallStart { name, .. }) => self.tell(&format!("calls {name}")),
             Some(EventBody::PermissionResponse { request_id, .. } | EventBody::ClientResponse { request_id, .. }) => {
                 self.open.remove(&request_id);
+            }
+            // It is answered here as if this session asked.
+            Some(EventBody::SubagentRequest(asked)) => self.put(*asked.request),
+            Some(EventBody::SubagentResponse(ended)) => {
+                if let EventBody::PermissionResponse { request_id, .. } | EventBody::ClientResponse { request_id, .. } =
+                    ended.response.as_ref()
+                {
+                    self.open.remove(request_id);
+                }
             }
             Some(body) => self.put(body),
             None => {}

@@ -30,7 +30,8 @@ impl Actor {
     pub(super) async fn stand(&self) -> Result<Stand, ApiError> {
         self.live.journal.settle().await.map_err(|e| store_failure(&e))?;
         let queue = self.queue.iter().map(|row| row.record.clone()).collect();
-        Ok(Stand { view: self.view(), ended: (self.row.message_count, self.row.usage), queue })
+        let below = self.asked_below.iter().map(|asked| asked.event.clone()).collect();
+        Ok(Stand { view: self.view(), ended: (self.row.message_count, self.row.usage), queue, below })
     }
 
     pub(super) fn view(&self) -> SessionView {
