@@ -1085,8 +1085,8 @@ export interface ExplainingPermissionResolver extends ToolPermissionResolver {
 /** How much a session does without asking; the floor and denials stand in each. */
 export type PermissionMode = 'plan' | 'ask' | 'accept-edits' | 'auto'
 
-/** What an answer rests on: a rule, the default policy, a rule that may match what only the shell will know, the floor, the session's mode, a grant. */
-export type VerdictBasis = 'rule' | 'default' | 'uncertain' | 'floor' | 'mode' | 'grant'
+/** What an answer rests on: a rule, the default policy, a rule that may match what only the shell will know, the floor, the session's mode, a grant, the file of an agent. */
+export type VerdictBasis = 'rule' | 'default' | 'uncertain' | 'floor' | 'mode' | 'grant' | 'agent'
 
 /** Why a call would be allowed, asked or denied. */
 export interface PermissionExplanation {
@@ -1104,6 +1104,10 @@ export interface PermissionExplanation {
   readonly mode?: PermissionMode
   /** The id of the grant, from a server. */
   readonly grant?: string
+  /** The session above this one whose rules or agent decide, from a server. */
+  readonly sessionId?: string
+  /** The agent whose file decides, from a server. */
+  readonly agent?: string
   /** The commands of a command line, or the paths, each with its own answer; the strictest is the whole's. */
   readonly parts: readonly ExplainedPart[]
 }

@@ -72,7 +72,7 @@ impl Judged {
     /// A call of a tool that is at hand. `directory` is what relative patterns are relative to. It may look at the file
     /// system to resolve a path.
     pub fn by_tool(tool: &dyn Tool, arguments: Arguments, (scope, directory): (Arc<Scope>, Option<PathBuf>)) -> Self {
-        let Looked { definition, subject, place, insists, problem } =
+        let Looked { definition, subject, place, insists, problem, .. } =
             Looked::at(tool, arguments, &imagined(None, scope));
         let tool = definition.name.clone();
         let reading =

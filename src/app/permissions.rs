@@ -12,7 +12,7 @@ use crate::protocol::{
     Access, ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
     PermissionPolicy, SessionId, ToolDefinition,
 };
-use crate::session::GrantTerms;
+use crate::session::{ExplainedCall, GrantTerms};
 use crate::store::{Grant, GrantRow, GrantSubject, StoreError};
 use crate::tool::{
     Arguments, Scope, Subject, Tool, ToolContext, ToolEvents, canonical, unreachable_path, validate_call,
@@ -36,21 +36,29 @@ impl App {
             let found = registry.get(&tool).ok_or_else(missing)?;
             // It may look at the file system to resolve a path.
             let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments, &context)).await;
-            looked.map_err(|e| ApiError::internal(broken(e)))
+            looked.map_err(|e| ApiError::internal(broken(e))).map(|looked| (looked, agent))
         };
         if let Some(id) = session_id {
             let live = self.live(caller, &id).await?;
             let row = self.store.session(&id).await.map_err(|e| store_failure(&e))?;
             let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
             let scope = self.sessions.scope(&id).unwrap_or_default();
-            let looked = subject_of(&row, imagined(Some(id), scope)).await?;
-            let Looked { definition, subject, place, insists, problem } = looked;
-            let told = live.explain((definition.name.clone(), Some(definition)), (subject, place)).await?;
+            let (looked, agent) = subject_of(&row, imagined(Some(id), scope)).await?;
+            let Looked { definition, subject, place, insists, problem, arguments } = looked;
+            let called = (definition.name.clone(), Some(definition.clone()));
+            let told = live.explain(called, (subject.clone(), place.clone())).await?;
+            let call = ExplainedCall {
+                definition: &definition,
+                subject: &subject,
+                place: place.as_deref(),
+                arguments: &arguments,
+            };
+            let told = self.sessions.held_to_others((&row, agent), self.wardrobe.as_ref(), call, told).await?;
             return Ok(PermissionExplanation { problem, ..insisted(told, insists) });
         }
         let row = self.session_row(caller, crate::protocol::CreateSession::default()).await?;
-        let looked = subject_of(&row, imagined(None, Arc::default())).await?;
-        let Looked { definition, subject, place, insists, problem } = looked;
+        let (looked, _) = subject_of(&row, imagined(None, Arc::default())).await?;
+        let Looked { definition, subject, place, insists, problem, .. } = looked;
         let told = insisted(self.sessions.explain(&row, &definition, (&subject, place.as_deref())), insists);
         Ok(PermissionExplanation { problem, ..told })
     }
@@ -148,6 +156,7 @@ pub(super) struct Looked {
     pub place: Option<PathBuf>,
     pub insists: bool,
     pub problem: Option<String>,
+    pub arguments: Arguments,
 }
 
 impl Looked {
@@ -161,6 +170,7 @@ impl Looked {
             place: tool.place(&arguments, context),
             problem: bad.or_else(|| unreachable_path(&subject)),
             subject,
+            arguments,
         }
     }
 }

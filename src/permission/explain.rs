@@ -53,6 +53,8 @@ impl Explanation {
             problem: None,
             mode: None,
             grant: None,
+            session_id: None,
+            agent: None,
             parts: parts.collect(),
         }
     }

@@ -144,6 +144,8 @@ pub enum VerdictBasis {
     Mode,
     /// A grant that a client gave.
     Grant,
+    /// The gates or the rules of an agent's file.
+    Agent,
 }
 
 /// Why a call would be allowed, asked or denied.
@@ -168,6 +170,12 @@ pub struct PermissionExplanation {
     /// The saved grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantId>,
+    /// The session above this one whose rules or agent decide. Absent: its own do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The agent whose file decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The parts of a command, or the paths, each with its own answer; the strictest is the whole's.
     pub parts: Vec<ExplainedPart>,
 }

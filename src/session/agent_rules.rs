@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::{Terms, Workbench};
-use crate::agent::GateQuestion;
 use crate::permission::{Facts, Hidden, Rules, Subject};
 use crate::protocol::{
     AgentDefinition, AgentGate, ErrorBody, ErrorCode, PermissionMode, PermissionPolicy, ToolCategory,
 };
 use crate::store::SessionRow;
+use crate::tool::Arguments;
 
 /// The members in which calls of the category `subagent` name the agent that they are for.
 const TARGETS: [&str; 4] = ["agent", "agent_type", "agentType", "target_agent_id"];
@@ -40,29 +40,34 @@ impl AgentRules {
         Self { definition, rules }
     }
 
-    /// What its file says of a call.
-    pub(super) fn rule(&self, facts: Facts<'_>, question: GateQuestion<'_>) -> Own {
-        if let Some(why) = self.shut(facts.category, question) {
+    /// The agent's name.
+    pub(super) fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// What its file says of a call with these arguments, which is about this.
+    pub(super) fn rule(&self, facts: Facts<'_>, (subject, arguments): (&Subject, &Arguments)) -> Own {
+        if let Some(why) = self.shut(facts.category, (subject, arguments)) {
             return Own::Refused(why);
         }
         let Some(rules) = &self.rules else { return Own::GoesOn };
-        match rules.decide(facts, question.subject).policy {
+        match rules.decide(facts, subject).policy {
             PermissionPolicy::Allow => Own::GoesOn,
             PermissionPolicy::Ask => Own::Asked,
             PermissionPolicy::Deny => {
-                let told = rules.explain(facts, question.subject).describe(rules);
+                let told = rules.explain(facts, subject).describe(rules);
                 Own::Refused(format!("by the rules of the agent `{}`: {}", self.definition.name, told.reason))
             }
         }
     }
 
     /// The gate that is shut to a call.
-    fn shut(&self, category: Option<ToolCategory>, question: GateQuestion<'_>) -> Option<String> {
+    fn shut(&self, category: Option<ToolCategory>, (subject, arguments): (&Subject, &Arguments)) -> Option<String> {
         let name = &self.definition.name;
         // What is typed into a shell and is about paths is a patch: a command is about itself.
         let patches = match category {
             Some(ToolCategory::Edit) => true,
-            Some(ToolCategory::Execute) => matches!(question.subject, Subject::Paths(_)),
+            Some(ToolCategory::Execute) => matches!(subject, Subject::Paths(_)),
             Some(_) | None => false,
         };
         match category {
@@ -70,7 +75,7 @@ impl AgentRules {
                 Some(format!("the agent `{name}` may not change files: its policy does not name `Patch`"))
             }
             Some(ToolCategory::Subagent) => {
-                let named = TARGETS.iter().find_map(|member| question.request.arguments.get(*member)?.as_str());
+                let named = TARGETS.iter().find_map(|member| arguments.get(*member)?.as_str());
                 let target = named.filter(|target| !self.definition.may_delegate_to(target))?;
                 Some(format!("the agent `{name}` may not delegate to `{target}`"))
             }
@@ -114,19 +119,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::protocol::{
-        AgentKind, DefinitionSource, PermissionConfig, PermissionRule, ToolCallRequest, ToolDefinition,
-    };
-    use crate::tool::Arguments;
-
-    #[derive(Debug)]
-    struct Unseen;
-
-    impl crate::agent::Preview for Unseen {
-        fn compute<'a>(&'a self, _: &'a Arguments) -> crate::base::BoxFuture<'a, Option<serde_json::Value>> {
-            Box::pin(std::future::ready(None))
-        }
-    }
+    use crate::protocol::{AgentKind, DefinitionSource, PermissionConfig, PermissionRule, ToolDefinition};
 
     #[test]
     fn gates_targets_and_rules_are_held_against_each_call() {
@@ -172,19 +165,7 @@ mod tests {
             let definition: ToolDefinition =
                 serde_json::from_value(json!({"name": name, "description": "", "category": category})).unwrap();
             let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
-            let request = ToolCallRequest { id: "1".into(), name: name.into(), arguments };
-            let question = GateQuestion {
-                request: &request,
-                like: &[],
-                definition: Some(&definition),
-                subject: &subject,
-                place: None,
-                insists: false,
-                unfit: false,
-                asked: false,
-                preview: &Unseen,
-            };
-            let own = agent.rule(Facts::new(name, Some(&definition), None), question);
+            let own = agent.rule(Facts::new(name, Some(&definition), None), (&subject, &arguments));
             match (own, want) {
                 (Own::GoesOn, None) | (Own::Asked, Some("")) => {}
                 (Own::Refused(why), Some(want)) if !want.is_empty() => assert!(why.contains(want), "{why}"),

@@ -141,7 +141,7 @@ impl Gate for SessionGate {
 }
 
 /// How much a policy holds back.
-fn held_back(policy: PermissionPolicy) -> u8 {
+pub(super) fn held_back(policy: PermissionPolicy) -> u8 {
     match policy {
         PermissionPolicy::Allow => 0,
         PermissionPolicy::Ask => 1,
@@ -173,7 +173,7 @@ impl SessionGate {
     fn by_agents(&self, facts: Facts<'_>, question: GateQuestion<'_>) -> Own {
         let mut found = Own::GoesOn;
         for agent in &self.agents {
-            match agent.rule(facts, question) {
+            match agent.rule(facts, (question.subject, &question.request.arguments)) {
                 Own::GoesOn => {}
                 Own::Asked => found = Own::Asked,
                 refused @ Own::Refused(_) => return refused,

@@ -261,6 +261,44 @@ async fn a_mention_gives_one_turn_to_another_agent() {
 }
 
 #[tokio::test]
+async fn an_explanation_tells_of_the_agent_and_of_those_above() {
+    let house = House::open().await;
+    let work = house.work.path().to_owned();
+    let rules = "permissions: {defaultPolicy: allow, rules: [{tool: bash, pattern: 'git *', policy: deny}, {tool: bash, pattern: 'make *', policy: ask}]}";
+    agent(&work, "careful", &format!("policy: [Delegate]\n{rules}"), "Be careful.");
+    let allow = json!({"defaultPolicy": "allow", "rules": []});
+    let root =
+        json!({"agent": "careful", "model": "demo/scripted", "toolPermissions": allow, "permissionMode": "auto"});
+    let root = house.session(root).await;
+    let body = json!({"parent": root, "model": "demo/scripted", "permissionMode": "auto"});
+    let child = house.session(body).await;
+    let explained = async |id: &str, tool: &str, arguments: Value| {
+        let body = json!({"sessionId": id, "tool": tool, "arguments": arguments});
+        let reply = house.call("POST", "/permissions/explain", Some(body)).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()
+    };
+    let run = |command: &str| json!({ "command": command });
+    // The agent of the session itself, and of the one above, whose name stands there then.
+    for (id, above) in [(&root, Value::Null), (&child, json!(root))] {
+        let told = explained(id, "bash", run("git push")).await;
+        assert_eq!((&told["decision"], &told["source"]), (&json!("deny"), &json!("agent")), "{told}");
+        assert_eq!((&told["agent"], &told["sessionId"]), (&json!("careful"), &above), "{told}");
+        assert!(told["reason"].as_str().unwrap().starts_with("by the rules of the agent `careful`: "), "{told}");
+        let told = explained(id, "bash", run("make all")).await;
+        assert_eq!((&told["decision"], &told["source"]), (&json!("ask"), &json!("agent")), "{told}");
+        let told = explained(id, "bash", run("ls")).await;
+        assert_eq!((&told["decision"], &told["agent"]), (&json!("allow"), &Value::Null), "{told}");
+    }
+    // What the one above may not, by its own rules, as it is set now.
+    house.call("PATCH", &format!("/sessions/{root}"), Some(json!({"permissionMode": "plan"}))).await;
+    let told = explained(&child, "bash", run("touch x")).await;
+    assert_eq!((&told["decision"], &told["sessionId"]), (&json!("deny"), &json!(root)), "{told}");
+    assert!(told["reason"].as_str().unwrap().contains("plan mode"), "{told}");
+    house.close().await;
+}
+
+#[tokio::test]
 async fn who_only_works_for_other_agents_cannot_be_mentioned() {
     let house = House::open().await;
     let id = house.session(json!({"model": "demo/scripted"})).await;
