@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CallEnvironment, Failure, Prepared};
 use super::{GateQuestion, Preview};
 use crate::base::BoxFuture;
+use crate::permission::Facts;
 use crate::protocol::{ErrorCode, VerdictSource};
 use crate::tool::{Arguments, JudgedPaths, Subject, Tool, ToolContext};
 
@@ -26,6 +27,10 @@ impl Prepared {
         let place = self.place(&subject);
         let preview = ToolPreview { tool: tool.as_ref(), context };
         let definition = Some(tool.judged_as(&request.arguments));
+        let facts = Facts::new(&request.name, definition, None).at(place.as_deref());
+        if let Some(why) = environment.scope.why_narrowed_to(facts, &subject) {
+            return Err(Failure::execution(ErrorCode::Forbidden, &request.name, &why));
+        }
         let verdict = environment
             .gate
             .check(

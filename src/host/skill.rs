@@ -102,7 +102,8 @@ impl Tool for Skill {
             })
             .await?;
             let allowed = skill.allowed_tools.clone();
-            *context.scope.skill.lock() = allowed.map(|tools| SkillInUse { name: skill.name.clone(), tools });
+            let directory = self.place.directories.last().cloned().unwrap_or_default();
+            *context.scope.skill.lock() = allowed.map(|tools| SkillInUse::new(skill.name.clone(), &tools, directory));
             Ok(told.into())
         })
     }

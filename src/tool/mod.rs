@@ -42,6 +42,7 @@ use crate::base::console::Consoles;
 use crate::base::sandbox::Loopback;
 pub use crate::hook::Line;
 pub use crate::permission::{PathSubject, Subject};
+use crate::permission::Facts;
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use aliases::{canonical, means, proper_name};
@@ -129,6 +130,11 @@ impl Scope {
     /// Why a tool may not be used while a skill is. None: it may.
     pub fn why_narrowed(&self, tool: &str) -> Option<String> {
         self.skill.lock().as_ref()?.why_not(tool)
+    }
+
+    /// Why a call may not be made while a skill is used. None: it may.
+    pub fn why_narrowed_to(&self, facts: Facts<'_>, subject: &Subject) -> Option<String> {
+        self.skill.lock().as_ref()?.why_not_this(facts, subject)
     }
 
     /// What its tools leave behind goes where this share goes. Nothing changes when it has one.

@@ -89,6 +89,36 @@ async fn a_skill_narrows_the_tools_until_the_turn_ends() {
     house.close().await;
 }
 
+#[tokio::test]
+async fn patterns_of_a_skills_tools_are_held_against_each_call() {
+    let house = House::open().await;
+    let work = house.work.path();
+    write(
+        &work.join(".claude/skills/release/SKILL.md"),
+        "---\ndescription: Ships\nallowed-tools: Bash(echo one:*), Write(docs/**)\n---\nShip.",
+    );
+    let id = house.session(json!({"model": "test/puppet", "permissionMode": "auto"})).await;
+    house.round(&[Does::Calls("skill", json!({"name": "release"}))]);
+    house.round(&[
+        Does::Calls("bash", json!({"command": "echo one two"})),
+        Does::Calls("bash", json!({"command": "echo one && echo three"})),
+        Does::Calls("fs_write", json!({"path": "docs/a.md", "content": "a\n"})),
+        Does::Calls("fs_write", json!({"path": "a.md", "content": "a\n"})),
+        Does::Calls("fs_read", json!({"path": "docs/a.md"})),
+    ]);
+    house.prompt(&id, "go").await;
+    let history = house.call("GET", &format!("/sessions/{id}/history"), None).await.json();
+    let outputs: Vec<&str> =
+        history["items"].as_array().unwrap().iter().filter_map(|item| item["output"].as_str()).collect();
+    let refused = "the skill `release` is in use, which allows only Bash(echo one:*), Write(docs/**)";
+    assert!(outputs[1].contains("one two"), "{outputs:?}");
+    assert!(outputs[2].contains(refused) && !outputs[2].contains("three\n"), "{outputs:?}");
+    assert!(outputs[3].starts_with("Wrote"), "{outputs:?}");
+    assert!(outputs[4].contains(refused) && outputs[5].contains(refused), "{outputs:?}");
+    assert!(work.join("docs/a.md").exists() && !work.join("a.md").exists());
+    house.close().await;
+}
+
 async fn with_model(server: &ModelServer, directory: &Path) -> std::sync::Arc<App> {
     open(directory, |settings| {
         let entry = json!({ "name": "p", "api": "openai-chat", "apiKey": "k", "baseUrl": server.base_url() });

@@ -58,34 +58,65 @@ fn flag(fields: &Fields<'_>, names: &[&'static str]) -> Result<Option<bool>, Str
     }
 }
 
-/// The tools of a skill: a list, or one text with blanks or commas. What stands in parentheses behind a name, a pattern for its
-/// commands, is for programs that ask less because of it; here it is left out.
+/// The tools of a skill: a list, or one text with blanks or commas. A name may have a pattern in parentheses behind it, or several with
+/// commas between them, which its calls have to be about; each is an entry of its own then.
 fn allowed(fields: &Fields<'_>) -> Result<Option<Vec<String>>, String> {
-    let Some((name, value)) = fields.value(&["allowed-tools", "allowed_tools"]) else { return Ok(None) };
-    let mut names = match value {
-        Value::String(text) => words(text),
-        Value::Array(_) | Value::Object(_) | Value::Number(_) | Value::Bool(_) | Value::Null => {
-            list(name, value)?.iter().flat_map(|entry| words(entry)).collect()
-        }
+    let Some((field, value)) = fields.value(&["allowed-tools", "allowed_tools"]) else { return Ok(None) };
+    let entries = match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(_) | Value::Object(_) | Value::Number(_) | Value::Bool(_) | Value::Null => list(field, value)?,
     };
-    names.dedup();
-    Ok(Some(names).filter(|names| !names.is_empty() && !names.iter().any(|name| name == ANY_TOOL)))
+    let mut tools = Vec::new();
+    for entry in &entries {
+        let words = words(entry).ok_or_else(|| {
+            format!("`{field}`: expected names of tools, each with patterns in parentheses or none, not `{entry}`")
+        })?;
+        tools.extend(words);
+    }
+    tools.dedup();
+    Ok(Some(tools).filter(|tools| !tools.is_empty() && !tools.iter().any(|tool| tool == ANY_TOOL)))
 }
 
-fn words(text: &str) -> Vec<String> {
-    let (mut depth, mut names, mut name) = (0_usize, Vec::new(), String::new());
-    for c in text.chars() {
+/// The entries of a text. None: its parentheses are none, or one has nothing in front or inside.
+fn words(text: &str) -> Option<Vec<String>> {
+    let (mut entries, mut rest) = (Vec::new(), text);
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
+        let end = rest.find(|c: char| c.is_whitespace() || c == ',' || c == '(' || c == ')').unwrap_or(rest.len());
+        let (name, behind) = rest.split_at(end);
+        if name.is_empty() {
+            return behind.is_empty().then_some(entries);
+        }
+        let Some(inside) = behind.strip_prefix('(') else {
+            entries.push(name.to_owned());
+            rest = behind;
+            continue;
+        };
+        let close = closing(inside)?;
+        for pattern in inside[..close].split(',').map(str::trim) {
+            if pattern.is_empty() {
+                return None;
+            }
+            entries.push(format!("{name}({pattern})"));
+        }
+        rest = &inside[close + 1..];
+    }
+}
+
+/// Where the parenthesis ends that was open at the beginning.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 1_usize;
+    for (at, c) in text.char_indices() {
         match c {
             '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            c if depth == 0 && (c.is_whitespace() || c == ',') => names.push(std::mem::take(&mut name)),
-            c if depth == 0 => name.push(c),
+            ')' => depth -= 1,
             _ => {}
         }
+        if depth == 0 {
+            return Some(at);
+        }
     }
-    names.push(name);
-    names.retain(|name| !name.is_empty());
-    names
+    None
 }
 
 /// A skill that is used: its text, and what lies beside it.
@@ -175,7 +206,7 @@ mod tests {
             description: "Reads PDFs".into(),
             source: DefinitionSource::User,
             path: "/s/pdf/SKILL.md".into(),
-            allowed_tools: Some(vec!["Bash".into(), "Read".into(), "fs_grep".into()]),
+            allowed_tools: Some(["Bash(git:*)", "Bash(x)", "Read", "fs_grep"].map(str::to_owned).to_vec()),
             argument_hint: Some("FILE".into()),
             user_invocable: true,
             model_invocable: false,
@@ -188,6 +219,10 @@ mod tests {
             ("description: d\nname: a b", "`name`"),
             ("description: d\nuser-invocable: perhaps", "`user-invocable`: expected `true` or `false`"),
             ("description: d\nallowed-tools: 7", "`allowed-tools`: expected a list of names"),
+            ("description: d\nallowed-tools: Bash(git:* Read", "`allowed-tools`: expected names of tools, each with patterns"),
+            ("description: d\nallowed-tools: Bash() Read", "not `Bash() Read`"),
+            ("description: d\nallowed-tools: ['Read', '(git *)']", "not `(git *)`"),
+            ("description: d\nallowed-tools: Bash(a)) Read", "not `Bash(a)) Read`"),
         ] {
             assert!(parsed(head).is_err_and(|why| why.contains(want)), "{head}");
         }
