@@ -3083,6 +3083,10 @@ export interface PermissionExplanation {
   readonly mode?: PermissionMode
   /** The saved grant. */
   readonly grant?: GrantId
+  /** The session above this one whose rules or agent decide. Absent: its own do. */
+  readonly sessionId?: SessionId
+  /** The agent whose file decides. */
+  readonly agent?: string
   /** The parts of a command, or the paths, each with its own answer; the strictest is the whole's. */
   readonly parts: readonly ExplainedPart[]
 }
@@ -4680,6 +4684,11 @@ export interface TurnResumedEvent {
 
 /** What holds for one turn alone, instead of what its session is set to. What is not named is as in the session. */
 export interface TurnSettings {
+  /**
+   * Another agent, as `agent` of a session's settings; with it come the model and the reasoning of its file, where it
+   * names some and nothing else is said beside it. A prompt that begins with `@name` and a space names it too.
+   */
+  readonly agent?: string
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string
   /** How much the model thinks before it answers. */
@@ -4697,6 +4706,11 @@ export interface TurnSettings {
 
 /** What holds for one turn alone, instead of what its session is set to. What is not named is as in the session. */
 export interface TurnSettingsInput {
+  /**
+   * Another agent, as `agent` of a session's settings; with it come the model and the reasoning of its file, where it
+   * names some and nothing else is said beside it. A prompt that begins with `@name` and a space names it too.
+   */
+  readonly agent?: string | null | undefined
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string | null | undefined
   /** How much the model thinks before it answers. */
@@ -4841,6 +4855,8 @@ export type VerdictBasis =
   | 'mode'
   /** A grant that a client gave. */
   | 'grant'
+  /** The gates or the rules of an agent's file. */
+  | 'agent'
 
 /** Who decided. */
 export type VerdictSource =
