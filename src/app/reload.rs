@@ -19,8 +19,8 @@ pub struct Configuration {
 }
 
 impl App {
-    /// Takes the models, limits, rules and the mode of new sessions from other settings; the rest stays as it was. Turns that
-    /// run keep their model and their number of rounds; all else counts from the next time that it is asked for.
+    /// Takes the models, limits, rules, hooks and the mode of new sessions from other settings; the rest stays as it was. Turns that
+    /// run keep their model, their hooks and their number of rounds; all else counts from the next time that it is asked for.
     ///
     /// # Errors
     /// [`OpenError`] that names the setting; then nothing has changed.
@@ -36,6 +36,7 @@ impl App {
         settings.limits.clone_from(&next.limits);
         settings.permissions = next.permissions.clone();
         settings.permission_mode = next.permission_mode;
+        settings.hooks.clone_from(&next.hooks);
         // What is kept for undoing was opened with its size.
         settings.limits.snapshot_bytes_max = self.settings().limits.snapshot_bytes_max;
         // Tools are made ready with it.
@@ -44,7 +45,9 @@ impl App {
         let agents = agents::beside(&self.agents, &self.errands);
         let models = providers::models(&settings, self.own_models.clone(), &agents, tape)?;
         let types = super::wiring::roles::agent_types(&settings)?;
+        let hooks = self.wardrobe.hooks_of(&settings)?;
         self.models.adopt(&models);
+        self.wardrobe.set_hooks(hooks);
         self.wardrobe.set_agent_types(types);
         self.sessions.adopt(&settings.limits, &settings.permissions);
         self.commands.set_rate(settings.limits.commands_per_minute);

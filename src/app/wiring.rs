@@ -87,7 +87,7 @@ pub(super) async fn recording(
 /// Fits sessions out with models, tools and system texts.
 pub(super) struct Wardrobe {
     models: Models,
-    hooks: Arc<dyn Hooks>,
+    hooks: hooks::AllHooks,
     working_directory: PathBuf,
     /// Under which sessions work; canonical.
     roots: Vec<PathBuf>,
@@ -152,7 +152,7 @@ impl Wardrobe {
         let around = Around { directory: working_directory.clone(), roots: roots.clone(), data: kept, idle };
         Ok(Self {
             models,
-            hooks: hooks::with_commands(settings, hooks)?,
+            hooks: hooks::AllHooks::new(settings, hooks)?,
             working_directory,
             roots,
             allowed_paths: settings.allowed_paths.clone(),
@@ -170,6 +170,16 @@ impl Wardrobe {
             recording: None,
             fitted: Mutex::default(),
         })
+    }
+
+    /// The hooks as these settings have them. They count when they are set.
+    pub(super) fn hooks_of(&self, settings: &Settings) -> Result<Arc<dyn Hooks>, OpenError> {
+        self.hooks.with(settings)
+    }
+
+    /// From now on these hooks count, but for turns that have begun.
+    pub(super) fn set_hooks(&self, hooks: Arc<dyn Hooks>) {
+        self.hooks.set(hooks);
     }
 
     /// The same with somebody who records what turns do to files.
@@ -359,7 +369,7 @@ impl Workbench for Wardrobe {
     }
 
     fn hooks(&self) -> Arc<dyn Hooks> {
-        Arc::clone(&self.hooks)
+        self.hooks.now()
     }
 
     fn agents<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Arc<AgentCatalog>> {
@@ -427,7 +437,7 @@ impl Workbench for Wardrobe {
             } else {
                 Arc::default()
             };
-            let hooks = Arc::clone(&self.hooks);
+            let hooks = self.hooks.now();
             let notices = Self::gone(settings);
             let mode = definitions::mode(settings, agent.as_deref(), model.as_ref());
             Ok(Equipment {

@@ -19,7 +19,7 @@ use crate::config::tokens::Stamp;
 use crate::config::{ConfigError, Launch, Options};
 
 /// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 29] = [
+const AT_ONCE: [&str; 31] = [
     "default_policy",
     "permission_mode",
     "permissions",
@@ -47,6 +47,8 @@ const AT_ONCE: [&str; 29] = [
     "session_budget",
     "client_budget",
     "budget_window_ms",
+    "hooks",
+    "agent_types",
     "log_level",
     "log_filter",
 ];

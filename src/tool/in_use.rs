@@ -129,6 +129,8 @@ mod tests {
             assert_eq!(skill.why_not_this(facts, &subject).is_none(), may, "{tool} {subject:?}");
         }
         assert!(skill.why_not("bash").is_none() && skill.why_not("fs_write").is_some());
-        assert!(skill.why_not("web").is_some_and(|why| why.contains("only Bash(git:*), Bash(npm test), Edit(docs/**)")));
+        assert!(
+            skill.why_not("web").is_some_and(|why| why.contains("only Bash(git:*), Bash(npm test), Edit(docs/**)"))
+        );
     }
 }

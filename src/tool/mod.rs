@@ -41,8 +41,8 @@ pub use crate::base::BoxFuture;
 use crate::base::console::Consoles;
 use crate::base::sandbox::Loopback;
 pub use crate::hook::Line;
-pub use crate::permission::{PathSubject, Subject};
 use crate::permission::Facts;
+pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use aliases::{canonical, means, proper_name};

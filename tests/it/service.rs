@@ -127,6 +127,24 @@ async fn a_changed_configuration_counts_at_once_where_it_can() {
     }
     assert_eq!(limits(&health(&serving).await)["sessions"], 11);
 
+    // Hooks come, are refused where they are wrong, and go.
+    let prompt = async |serving: &Serving| {
+        let path = format!("/sessions/{}/prompt", session["sessionId"].as_str().unwrap());
+        serving.request("POST", &path).json(&json!({ "prompt": "hello" })).send(serving.address).await.status
+    };
+    let hook = |event: &str| format!("[[hooks]]\nevent = '{event}'\ncommand = 'echo no >&2; exit 2'\n");
+    let types = "[[agent_types]]\nname = 'quick'\nmodel = 'demo/scripted'\ndescription = 'Q'\n";
+    write(&file, &format!("sessions_max = 11\n{types}{}", hook("prompt.submit")));
+    until(&serving, "ok").await;
+    assert_eq!(prompt(&serving).await, 403);
+    write(&file, &hook("no.such"));
+    let told = until(&serving, "broken").await;
+    assert!(told["checks"]["configuration"]["reason"].to_string().contains("hooks[0].event"), "{told}");
+    assert_eq!(prompt(&serving).await, 403, "the one before counts still");
+    write(&file, "sessions_max = 11\n");
+    until(&serving, "ok").await;
+    assert_eq!(prompt(&serving).await, 202);
+
     // What cannot count yet is told, the rest counts.
     write(&file, "sessions_max = 12\nport = 1\nconnections_max = 5\n");
     let told = until(&serving, "needs-restart").await;

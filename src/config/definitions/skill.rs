@@ -219,7 +219,10 @@ mod tests {
             ("description: d\nname: a b", "`name`"),
             ("description: d\nuser-invocable: perhaps", "`user-invocable`: expected `true` or `false`"),
             ("description: d\nallowed-tools: 7", "`allowed-tools`: expected a list of names"),
-            ("description: d\nallowed-tools: Bash(git:* Read", "`allowed-tools`: expected names of tools, each with patterns"),
+            (
+                "description: d\nallowed-tools: Bash(git:* Read",
+                "`allowed-tools`: expected names of tools, each with patterns",
+            ),
             ("description: d\nallowed-tools: Bash() Read", "not `Bash() Read`"),
             ("description: d\nallowed-tools: ['Read', '(git *)']", "not `(git *)`"),
             ("description: d\nallowed-tools: Bash(a)) Read", "not `Bash(a)) Read`"),
