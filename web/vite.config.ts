@@ -1,9 +1,16 @@
-/** How the page is built: into web/dist, which is committed and stands in the program (src/server/page). */
+/** How the page is built: into web/dist, which is committed and stands in the program (src/server/page.rs). */
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vite'
 import solid from 'vite-plugin-solid'
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url))
+
+/** The server that `npx vite web` puts itself before. */
+const SERVER = process.env.SIMSE_URL ?? 'http://127.0.0.1:4100'
+const PATHS = ['sessions', 'events', 'health', 'models', 'agents', 'tools', 'skills', 'commands', 'runs', 'permissions']
+const proxy = Object.fromEntries(
+  PATHS.map((path) => [`/${path}`, { target: SERVER, changeOrigin: true, headers: { origin: SERVER } }]),
+)
 
 export default defineConfig({
   root: here('.'),
@@ -20,13 +27,12 @@ export default defineConfig({
     reportCompressedSize: false,
     rolldownOptions: {
       output: {
-        // Names without the text of a file in them would be kept by browsers for longer than they are right.
         entryFileNames: 'assets/[name]-[hash].js',
         chunkFileNames: 'assets/[name]-[hash].js',
         assetFileNames: 'assets/[name]-[hash][extname]',
       },
     },
   },
-  // `npx vite web`, beside a server on its default port.
-  server: { proxy: Object.fromEntries(['/sessions', '/events', '/health', '/models', '/agents', '/tools', '/skills', '/commands', '/runs', '/permissions'].map((path) => [path, 'http://127.0.0.1:4100'])) },
+  server: { proxy },
+  preview: { proxy },
 })

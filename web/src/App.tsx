@@ -8,8 +8,8 @@ import { announced, roomy } from './parts/screen.ts'
 import { attempt, Toasts } from './parts/toasts.tsx'
 import { go, place } from './place.ts'
 import { Server } from './Server.tsx'
-import { Session } from './session/Session.tsx'
 import { focusSearch, Sidebar } from './Sidebar.tsx'
+import { Session } from './session/Session.tsx'
 import { followSessions } from './sessions.ts'
 
 const KEYS: readonly (readonly [string, string])[] = [
@@ -51,7 +51,7 @@ function Work(): JSX.Element {
   let escaped = 0
   const close = () => setDialog(undefined)
   const begin = () => setDialog('new')
-  const escape = () => {
+  const escaping = () => {
     const id = place()
     const twice = performance.now() - escaped < TWICE_MS
     escaped = performance.now()
@@ -59,9 +59,14 @@ function Work(): JSX.Element {
   }
   const press = (event: KeyboardEvent) => {
     if (dialog() !== undefined || event.ctrlKey || event.metaKey || event.altKey) return
-    if (event.key === 'Escape') return escape()
+    if (event.key === 'Escape') return escaping()
     if ((event.target as HTMLElement).closest('input, textarea, select')) return
-    const does = { '/': focusSearch, n: begin, '?': () => setDialog('keys'), i: () => document.getElementById('prompt')?.focus() }[event.key]
+    const does = {
+      '/': focusSearch,
+      n: begin,
+      '?': () => setDialog('keys'),
+      i: () => document.getElementById('prompt')?.focus(),
+    }[event.key]
     if (does === undefined) return
     event.preventDefault()
     does()

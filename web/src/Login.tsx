@@ -17,13 +17,23 @@ export function Login(): JSX.Element {
         }}
       >
         <h1>simse</h1>
-        <p>This server asks for a token. It stands in the file that the server wrote when it started, or you were given one.</p>
+        <p>
+          This server asks for a token. It stands in the file that the server wrote when it started, or you were given
+          one.
+        </p>
         <label>
           Token
-          <input type="password" autocomplete="current-password" required value={token()} onInput={(event) => setToken(event.currentTarget.value)} />
+          <input
+            type="password"
+            autocomplete="current-password"
+            required
+            value={token()}
+            onInput={(event) => setToken(event.currentTarget.value)}
+          />
         </label>
         <label class="check">
-          <input type="checkbox" checked={keep()} onChange={(event) => setKeep(event.currentTarget.checked)} /> Keep it on this machine
+          <input type="checkbox" checked={keep()} onChange={(event) => setKeep(event.currentTarget.checked)} /> Keep it
+          on this machine
         </label>
         <Show when={trouble()}>
           <p class="note error" role="alert">

@@ -1,6 +1,7 @@
 /** Where a session is made: its directory, who answers, with which model, and how much it does without asking. */
-import { createResource, createSignal, For, type JSX, Show } from 'solid-js'
+
 import type { CreateSession, PermissionMode } from 'simse/client'
+import { createResource, createSignal, For, type JSX, Show } from 'solid-js'
 import { client } from './connection.ts'
 import { Dialog } from './parts/Dialog.tsx'
 import { attempt } from './parts/toasts.tsx'
@@ -49,11 +50,19 @@ export function NewSession(props: { onClose: () => void }): JSX.Element {
       >
         <label>
           Title
-          <input value={title()} placeholder="From the first prompt" onInput={(event) => setTitle(event.currentTarget.value)} />
+          <input
+            value={title()}
+            placeholder="From the first prompt"
+            onInput={(event) => setTitle(event.currentTarget.value)}
+          />
         </label>
         <label>
           Working directory
-          <input value={directory()} placeholder="Where the server works" onInput={(event) => setDirectory(event.currentTarget.value)} />
+          <input
+            value={directory()}
+            placeholder="Where the server works"
+            onInput={(event) => setDirectory(event.currentTarget.value)}
+          />
         </label>
         <label>
           Agent

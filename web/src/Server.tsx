@@ -34,7 +34,8 @@ export function Server(props: { onClose: () => void }): JSX.Element {
           {(all) => (
             <>
               <p>
-                <span class={`badge ${all().status === 'ok' ? 'done' : 'failed'}`}>{all().status}</span> version {all().version}
+                <span class={`badge ${all().status === 'ok' ? 'done' : 'failed'}`}>{all().status}</span> version{' '}
+                {all().version}
               </p>
               <Show when={all().limits}>
                 {(limits) => (
@@ -70,7 +71,10 @@ export function Server(props: { onClose: () => void }): JSX.Element {
           <For each={models() ?? []} fallback={<li class="faint">None.</li>}>
             {(model) => (
               <li>
-                <span class={`badge ${model.available ? 'done' : 'failed'}`}>{model.available ? 'there' : 'not there'}</span> <code>{model.id}</code>{' '}
+                <span class={`badge ${model.available ? 'done' : 'failed'}`}>
+                  {model.available ? 'there' : 'not there'}
+                </span>{' '}
+                <code>{model.id}</code>{' '}
                 <span class="faint">
                   {model.contextTokens === undefined ? '' : `${short(model.contextTokens)} tokens`} {model.reason}
                 </span>
@@ -85,7 +89,8 @@ export function Server(props: { onClose: () => void }): JSX.Element {
           <For each={agents()?.agents ?? []}>
             {(agent) => (
               <li>
-                <code>{agent.name}</code> <span class="badge">{agent.kind}</span> {agent.description} <span class="faint">{agent.reason}</span>
+                <code>{agent.name}</code> <span class="badge">{agent.kind}</span> {agent.description}{' '}
+                <span class="faint">{agent.reason}</span>
               </li>
             )}
           </For>
@@ -104,7 +109,8 @@ export function Server(props: { onClose: () => void }): JSX.Element {
           <For each={grants() ?? []} fallback={<li class="faint">Nothing.</li>}>
             {(grant) => (
               <li>
-                <code>{grant.command ?? grant.paths?.join(', ') ?? grant.tool}</code> <span class="badge">{grant.scope}</span>
+                <code>{grant.command ?? grant.paths?.join(', ') ?? grant.tool}</code>{' '}
+                <span class="badge">{grant.scope}</span>
                 <button type="button" class="quiet" onClick={() => void revoke(grant.grantId)}>
                   Take back
                 </button>

@@ -1,6 +1,7 @@
 /** The list of sessions: the newest first, with what each does now, a search, and where a new one begins. */
-import { createEffect, createSignal, For, type JSX, on, Show } from 'solid-js'
+
 import type { SessionView } from 'simse/client'
+import { createEffect, createSignal, For, type JSX, on, Show } from 'solid-js'
 import { hasToken, lock } from './connection.ts'
 import { ago, nextTheme, theme } from './parts/screen.ts'
 import { attempt } from './parts/toasts.tsx'
@@ -22,7 +23,12 @@ export function titleOf(view: SessionView): string {
   return view.title ?? view.workingDirectory.split('/').filter(Boolean).at(-1) ?? view.sessionId
 }
 
-export function Sidebar(props: { onNew: () => void; onServer: () => void; onKeys: () => void; onChosen: () => void }): JSX.Element {
+export function Sidebar(props: {
+  onNew: () => void
+  onServer: () => void
+  onKeys: () => void
+  onChosen: () => void
+}): JSX.Element {
   const [search, setSearch] = createSignal('')
   const [children, setChildren] = createSignal(false)
   createEffect(
@@ -34,7 +40,8 @@ export function Sidebar(props: { onNew: () => void; onServer: () => void; onKeys
     const words = search().toLowerCase().split(/\s+/).filter(Boolean)
     return sessions().filter((view) => {
       if (view.lineage !== undefined && !children() && view.sessionId !== place()) return false
-      const text = `${titleOf(view)} ${view.sessionId} ${view.workingDirectory} ${view.model} ${view.agent}`.toLowerCase()
+      const text =
+        `${titleOf(view)} ${view.sessionId} ${view.workingDirectory} ${view.model} ${view.agent}`.toLowerCase()
       return words.every((word) => text.includes(word))
     })
   }
@@ -42,7 +49,13 @@ export function Sidebar(props: { onNew: () => void; onServer: () => void; onKeys
     <nav class="sidebar" aria-label="Sessions">
       <header>
         <h1>simse</h1>
-        <button type="button" class="quiet" title={`Colours: ${theme()}`} aria-label={`Colours: ${theme()}`} onClick={nextTheme}>
+        <button
+          type="button"
+          class="quiet"
+          title={`Colours: ${theme()}`}
+          aria-label={`Colours: ${theme()}`}
+          onClick={nextTheme}
+        >
           {theme() === 'dark' ? '☾' : theme() === 'light' ? '☀' : '◐'}
         </button>
         <button type="button" class="quiet" aria-label="Keys" title="Keys (?)" onClick={() => props.onKeys()}>
@@ -52,9 +65,17 @@ export function Sidebar(props: { onNew: () => void; onServer: () => void; onKeys
       <button type="button" class="new" onClick={() => props.onNew()}>
         New session
       </button>
-      <input id="search" type="search" aria-label="Search sessions" placeholder="Search ( / )" value={search()} onInput={(event) => setSearch(event.currentTarget.value)} />
+      <input
+        id="search"
+        type="search"
+        aria-label="Search sessions"
+        placeholder="Search ( / )"
+        value={search()}
+        onInput={(event) => setSearch(event.currentTarget.value)}
+      />
       <label class="faint check">
-        <input type="checkbox" checked={children()} onChange={(event) => setChildren(event.currentTarget.checked)} /> with those of sub-agents
+        <input type="checkbox" checked={children()} onChange={(event) => setChildren(event.currentTarget.checked)} />{' '}
+        with those of sub-agents
       </label>
       <ul class="sessions">
         <For each={found()} fallback={<li class="faint">{search() === '' ? 'No session yet.' : 'Nothing found.'}</li>}>
@@ -101,4 +122,3 @@ export function Sidebar(props: { onNew: () => void; onServer: () => void; onKeys
 export function focusSearch(): void {
   document.getElementById('search')?.focus()
 }
-

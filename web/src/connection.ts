@@ -2,8 +2,9 @@
  * The server that the page came from, and who looks at it. One client for the whole page; a token is kept for the tab, or on this
  * machine where its user says so. Nothing is sent anywhere else.
  */
-import { createSignal } from 'solid-js'
+
 import { createSimseClient, type SimseClient, SimseError } from 'simse/client'
+import { createSignal } from 'solid-js'
 
 const KEPT = 'simse.token'
 
@@ -12,6 +13,7 @@ export type Standing = 'looking' | 'locked' | 'open' | 'away'
 
 const [standing, setStanding] = createSignal<Standing>('looking')
 const [trouble, setTrouble] = createSignal('')
+
 export { standing, trouble }
 
 let token: string | undefined

@@ -1,6 +1,7 @@
 /** The sessions that the page lists, the newest first, kept true by the stream over all of them. */
-import { createSignal } from 'solid-js'
+
 import type { SessionView } from 'simse/client'
+import { createSignal } from 'solid-js'
 import { client } from './connection.ts'
 
 const PAGE = 50
@@ -9,6 +10,7 @@ const [sessions, setSessions] = createSignal<readonly SessionView[]>([])
 const [more, setMore] = createSignal(false)
 /** Sessions that wait for somebody's answer. */
 const [waiting, setWaiting] = createSignal<ReadonlySet<string>>(new Set())
+
 export { more, sessions, waiting }
 
 let cursor: string | null = null
@@ -54,13 +56,12 @@ export function forget(sessionId: string): void {
 }
 
 const due = new Set<string>()
-let timer: ReturnType<typeof setTimeout> | undefined
 
 /** Looks once at what several events are about. */
 function look(sessionId: string): void {
   due.add(sessionId)
-  timer ??= setTimeout(async () => {
-    timer = undefined
+  if (due.size > 1) return
+  setTimeout(async () => {
     const ids = [...due]
     due.clear()
     const found = await Promise.allSettled(ids.map((id) => client.sessions.get(id)))

@@ -1,6 +1,7 @@
 /** All that the session did to files, turn by turn, with what undoes it and brings it back; and the files as a tree. */
-import { createMemo, createResource, For, type JSX, Show } from 'solid-js'
+
 import type { FileChange } from 'simse/client'
+import { createMemo, createResource, For, type JSX, Show } from 'solid-js'
 import { client } from '../connection.ts'
 import { attempt, toast } from '../parts/toasts.tsx'
 import type { SessionModel } from '../session/model.ts'
@@ -54,8 +55,8 @@ function Tree(props: { folder: Folder; onFile: (path: string) => void }): JSX.El
         {(file) => (
           <li>
             <button type="button" class="quiet" onClick={() => props.onFile(file.path)}>
-              <span class={`kind ${file.kind}`}>{file.kind}</span> {file.path.split('/').at(-1)} <span class="count added">+{file.added}</span>{' '}
-              <span class="count removed">−{file.removed}</span>
+              <span class={`kind ${file.kind}`}>{file.kind}</span> {file.path.split('/').at(-1)}{' '}
+              <span class="count added">+{file.added}</span> <span class="count removed">−{file.removed}</span>
             </button>
           </li>
         )}
@@ -73,7 +74,9 @@ export function Changes(props: { model: SessionModel }): JSX.Element {
   const latest = () => view.latest
   const tree = createMemo(() => treeOf(latest()?.files ?? []))
   const show = (path: string) => {
-    const file = [...list.querySelectorAll('details.file')].find((one) => one.querySelector('.path')?.textContent === path)
+    const file = [...list.querySelectorAll('details.file')].find(
+      (one) => one.querySelector('.path')?.textContent === path,
+    )
     if (file instanceof HTMLDetailsElement) {
       file.open = true
       file.scrollIntoView({ block: 'start' })
@@ -82,7 +85,10 @@ export function Changes(props: { model: SessionModel }): JSX.Element {
   const change = async (what: 'undo' | 'redo', turnId?: string) => {
     await attempt(async () => {
       const done = await client.sessions[what](props.model.sessionId, turnId === undefined ? {} : { turnId })
-      toast('info', `${what === 'undo' ? 'Undone' : 'Done again'}: ${done.files.length} ${done.files.length === 1 ? 'file' : 'files'}`)
+      toast(
+        'info',
+        `${what === 'undo' ? 'Undone' : 'Done again'}: ${done.files.length} ${done.files.length === 1 ? 'file' : 'files'}`,
+      )
     })
   }
   return (
@@ -104,7 +110,11 @@ export function Changes(props: { model: SessionModel }): JSX.Element {
                 {new Date(turn.at).toLocaleTimeString()}: {turn.fileCount} {turn.fileCount === 1 ? 'file' : 'files'}
               </span>
               <Show when={!turn.dropped} fallback={<span class="faint">too old to undo</span>}>
-                <button type="button" class="quiet" onClick={() => void change(turn.undone ? 'redo' : 'undo', turn.turnId)}>
+                <button
+                  type="button"
+                  class="quiet"
+                  onClick={() => void change(turn.undone ? 'redo' : 'undo', turn.turnId)}
+                >
                   {turn.undone ? 'Redo' : 'Undo'}
                 </button>
               </Show>

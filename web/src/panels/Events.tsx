@@ -12,7 +12,13 @@ export function Events(props: { model: SessionModel }): JSX.Element {
       .reverse()
   return (
     <>
-      <input type="search" aria-label="Filter events by type" placeholder="Filter by type" value={filter()} onInput={(event) => setFilter(event.currentTarget.value)} />
+      <input
+        type="search"
+        aria-label="Filter events by type"
+        placeholder="Filter by type"
+        value={filter()}
+        onInput={(event) => setFilter(event.currentTarget.value)}
+      />
       <ul class="plain events">
         <For each={shown()} fallback={<li class="faint">None since this page came.</li>}>
           {(event) => (

@@ -3,20 +3,27 @@ import { createSignal, For, type JSX, Match, Show, Switch } from 'solid-js'
 import type { SessionModel } from '../session/model.ts'
 import { Agents } from './Agents.tsx'
 import { Changes } from './Changes.tsx'
+import { Events } from './Events.tsx'
 import { Plan } from './Plan.tsx'
 import { Servers } from './Servers.tsx'
-import { Events } from './Events.tsx'
 
 const PANELS = ['changes', 'agents', 'plan', 'servers', 'events'] as const
 type Panel = (typeof PANELS)[number]
-const NAMES: Readonly<Record<Panel, string>> = { changes: 'Changes', agents: 'Agents', plan: 'Plan', servers: 'Servers', events: 'Events' }
+const NAMES: Readonly<Record<Panel, string>> = {
+  changes: 'Changes',
+  agents: 'Agents',
+  plan: 'Plan',
+  servers: 'Servers',
+  events: 'Events',
+}
 
 const [panel, setPanel] = createSignal<Panel>('changes')
 
 export function Panels(props: { model: SessionModel; onClose: () => void }): JSX.Element {
   const count = (which: Panel): number => {
     if (which === 'changes') return props.model.side.turns().filter((turn) => !turn.undone && !turn.dropped).length
-    if (which === 'agents') return Math.max(0, props.model.side.runs().filter((run) => run.sessionId !== props.model.sessionId).length)
+    if (which === 'agents')
+      return Math.max(0, props.model.side.runs().filter((run) => run.sessionId !== props.model.sessionId).length)
     if (which === 'plan') return props.model.side.tasks().filter((task) => task.status !== 'completed').length
     return 0
   }

@@ -42,7 +42,8 @@ export function Plan(props: { model: SessionModel }): JSX.Element {
             <For each={side.tasks()}>
               {(task) => (
                 <li class={task.status}>
-                  <Sign status={task.status} /> {task.status === 'in_progress' ? (task.activeForm ?? task.subject) : task.subject}{' '}
+                  <Sign status={task.status} />{' '}
+                  {task.status === 'in_progress' ? (task.activeForm ?? task.subject) : task.subject}{' '}
                   <Show when={task.owner}>{(owner) => <span class="badge">{owner()}</span>}</Show>
                   <Show when={task.blockedBy.length > 0}>
                     <span class="faint"> waits for {task.blockedBy.join(', ')}</span>

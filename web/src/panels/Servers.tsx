@@ -14,7 +14,10 @@ export function Servers(props: { model: SessionModel }): JSX.Element {
     void refetch()
   }
   return (
-    <Show when={view()} fallback={<p class="faint">{view.error === undefined ? 'Looking…' : 'They could not be listed.'}</p>}>
+    <Show
+      when={view()}
+      fallback={<p class="faint">{view.error === undefined ? 'Looking…' : 'They could not be listed.'}</p>}
+    >
       {(all) => (
         <>
           <ul class="plain">

@@ -26,6 +26,7 @@ function kept(): Theme {
 }
 
 const [theme, setTheme] = createSignal<Theme>(kept())
+
 export { theme }
 
 export function chooseTheme(next: Theme): void {
@@ -45,6 +46,7 @@ export function nextTheme(): void {
 document.documentElement.dataset.theme = theme()
 
 const [announced, announce] = createSignal('')
+
 /** What those who cannot see the page are told. */
 export { announce, announced }
 

@@ -2,15 +2,27 @@
 import { createSignal, For, type JSX, Match, Show, Switch } from 'solid-js'
 import { now, short, span } from '../parts/screen.ts'
 import { Code } from '../text/Code.tsx'
-import { languageOf } from '../text/highlight.ts'
 import { rowsOf } from '../text/diff.ts'
-import { Pictures } from './Pictures.tsx'
+import { languageOf } from '../text/highlight.ts'
 import type { CallEntry } from './entries.ts'
+import { Pictures } from './Pictures.tsx'
 
 /** Text that is shown before somebody asks for more. */
 const SHOWN = 6_000
 
-const SUBJECTS = ['command', 'cmd', 'path', 'file_path', 'pattern', 'query', 'url', 'task', 'name', 'subject', 'key'] as const
+const SUBJECTS = [
+  'command',
+  'cmd',
+  'path',
+  'file_path',
+  'pattern',
+  'query',
+  'url',
+  'task',
+  'name',
+  'subject',
+  'key',
+] as const
 
 /** What a call is about, in a line. */
 export function subject(args: Readonly<Record<string, unknown>>): string {
@@ -44,7 +56,6 @@ function Long(props: { text: string; class: string; children?: (text: string) =>
           {short(props.text.length - SHOWN)} characters before this
         </button>
       </Show>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
       <pre class={props.class} tabindex="0">
         {props.children === undefined ? shown() : props.children(shown())}
       </pre>
@@ -80,8 +91,13 @@ function asText(value: unknown): string {
 
 /** What an edit puts in the place of what. */
 function Replacement(props: { args: Readonly<Record<string, unknown>> }): JSX.Element {
-  const text = (...names: string[]) => names.map((name) => props.args[name]).find((value) => typeof value === 'string') as string | undefined
-  const [before, after, patch] = [text('old_string', 'oldText', 'old'), text('new_string', 'newText', 'new', 'content'), text('patch', 'input')]
+  const text = (...names: string[]) =>
+    names.map((name) => props.args[name]).find((value) => typeof value === 'string') as string | undefined
+  const [before, after, patch] = [
+    text('old_string', 'oldText', 'old'),
+    text('new_string', 'newText', 'new', 'content'),
+    text('patch', 'input'),
+  ]
   const lines = (value: string | undefined, sign: string, kind: string) => (
     <For each={value === undefined || value === '' ? [] : value.replace(/\n$/, '').split('\n').slice(0, 300)}>
       {(line) => <span class={`line ${kind}`}>{`${sign}${line}\n`}</span>}
@@ -93,7 +109,11 @@ function Replacement(props: { args: Readonly<Record<string, unknown>> }): JSX.El
         {(whole) => (
           <Show when={rowsOf(whole()).length > 0} fallback={<span class="line">{whole()}</span>}>
             <For each={rowsOf(whole())}>
-              {(row) => <span class={`line ${row.kind}`}>{`${row.kind === 'added' ? '+ ' : row.kind === 'removed' ? '− ' : '  '}${row.text}\n`}</span>}
+              {(row) => (
+                <span
+                  class={`line ${row.kind}`}
+                >{`${row.kind === 'added' ? '+ ' : row.kind === 'removed' ? '− ' : '  '}${row.text}\n`}</span>
+              )}
             </For>
           </Show>
         )}
@@ -164,7 +184,11 @@ export function CallCard(props: { call: CallEntry; open: boolean; onToggle: (ope
   const words = { running: 'running', done: 'done', failed: 'failed' } as const
   const open = () => props.open || (props.call.state === 'running' && props.call.output !== '')
   return (
-    <details class={`call ${props.call.state} ${kindOf(props.call.name)}`} open={open()} onToggle={(event) => props.onToggle(event.currentTarget.open)}>
+    <details
+      class={`call ${props.call.state} ${kindOf(props.call.name)}`}
+      open={open()}
+      onToggle={(event) => props.onToggle(event.currentTarget.open)}
+    >
       <summary>
         <span class="icon" aria-hidden="true">
           {ICONS[kindOf(props.call.name)]}

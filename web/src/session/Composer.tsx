@@ -2,8 +2,9 @@
  * Where a prompt is written. While a turn runs it waits behind it, or is put into it. Pictures come by drag, paste or choice, text
  * files as their text; `/` lists commands. What was written stays when it could not be sent, and when another session is looked at.
  */
-import { createMemo, createResource, createSignal, For, type JSX, onMount, Show } from 'solid-js'
+
 import type { PartInput, PromptMode } from 'simse/client'
+import { createMemo, createResource, createSignal, For, type JSX, onMount, Show } from 'solid-js'
 import { client } from '../connection.ts'
 import { short } from '../parts/screen.ts'
 import { attempt, toast } from '../parts/toasts.tsx'
@@ -52,7 +53,11 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
 
   const [commands] = createResource(async (): Promise<readonly Offer[]> => {
     const list = await client.slashCommands({ sessionId }).catch(() => undefined)
-    return (list?.commands ?? []).map(({ name, description, argumentHint }) => ({ name, description, hint: argumentHint }))
+    return (list?.commands ?? []).map(({ name, description, argumentHint }) => ({
+      name,
+      description,
+      hint: argumentHint,
+    }))
   })
   const offers = createMemo(() => {
     const typed = /^\/([^\s/]*)$/.exec(text())?.[1]
@@ -104,7 +109,10 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
       ...pictures().map((picture) => ({ type: 'image' as const, ...picture })),
     ]
     const sent = await attempt(() =>
-      client.sessions.prompt(sessionId, { prompt: pictures().length === 0 ? words : parts, mode: runs() ? mode() : 'queue' }),
+      client.sessions.prompt(sessionId, {
+        prompt: pictures().length === 0 ? words : parts,
+        mode: runs() ? mode() : 'queue',
+      }),
     )
     setSending(false)
     if (!sent) return
@@ -140,7 +148,8 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
   }
 
   const stop = () => void attempt(() => client.sessions.abort(sessionId, { reason: 'stopped on the page' }))
-  const takeBack = (turnId: string) => void attempt(() => client.sessions.abort(sessionId, { turnId, reason: 'taken back' }))
+  const takeBack = (turnId: string) =>
+    void attempt(() => client.sessions.abort(sessionId, { turnId, reason: 'taken back' }))
 
   return (
     <form
@@ -176,17 +185,17 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
         </ol>
       </Show>
       <Show when={offers().length > 0}>
-        <ul class="offers" role="listbox" id="offers" aria-label="Commands">
+        <div class="offers" role="listbox" id="offers" aria-label="Commands">
           <For each={offers()}>
             {(offer, at) => (
               // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the text field
               // biome-ignore lint/a11y/useFocusableInteractive: the focus stays in the text field
-              <li role="option" id={`offer-${at()}`} aria-selected={at() === chosen()} onClick={() => take(offer)}>
+              <div role="option" id={`offer-${at()}`} aria-selected={at() === chosen()} onClick={() => take(offer)}>
                 <strong>/{offer.name}</strong> <span class="faint">{offer.hint}</span> {offer.description}
-              </li>
+              </div>
             )}
           </For>
-        </ul>
+        </div>
       </Show>
       <Pictures pictures={pictures()} />
       <Show when={pictures().length > 0}>
@@ -216,9 +225,15 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
       />
       <div class="buttons">
         <button type="button" class="quiet" aria-label="Attach files" onClick={() => chooser.click()}>
-          ＋
+          + File
         </button>
-        <input ref={chooser} type="file" multiple hidden onChange={(event) => void attach(event.currentTarget.files ?? [])} />
+        <input
+          ref={chooser}
+          type="file"
+          multiple
+          hidden
+          onChange={(event) => void attach(event.currentTarget.files ?? [])}
+        />
         <Show when={runs()}>
           <label class="mode">
             <span class="unseen">While it runs</span>

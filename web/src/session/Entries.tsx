@@ -31,13 +31,22 @@ function Actions(props: Shown<Entry> & { text?: string }): JSX.Element {
     <div class="actions">
       <Show when={props.text}>
         {(text) => (
-          <button type="button" class="quiet" onClick={() => void navigator.clipboard?.writeText(text()).then(() => toast('info', 'Copied.'))}>
+          <button
+            type="button"
+            class="quiet"
+            onClick={() => void navigator.clipboard?.writeText(text()).then(() => toast('info', 'Copied.'))}
+          >
             Copy
           </button>
         )}
       </Show>
       <Show when={props.entry.seq > 0}>
-        <button type="button" class="quiet" title="A new session that goes on from here" onClick={() => void fork(props.model, props.entry.seq)}>
+        <button
+          type="button"
+          class="quiet"
+          title="A new session that goes on from here"
+          onClick={() => void fork(props.model, props.entry.seq)}
+        >
           Fork
         </button>
       </Show>
@@ -76,7 +85,9 @@ function Assistant(props: Shown<AssistantEntry>): JSX.Element {
       <Show when={props.entry.text !== ''}>
         <Markdown text={props.entry.text} />
       </Show>
-      <Actions {...props} text={props.entry.text} />
+      <Show when={props.entry.text !== ''}>
+        <Actions {...props} text={props.entry.text} />
+      </Show>
     </article>
   )
 }
@@ -131,7 +142,8 @@ function Note(props: Shown<NoteEntry>): JSX.Element {
 }
 
 export function EntryView(props: Shown<Entry> & { opened: Opened }): JSX.Element {
-  const of = <K extends Entry['kind']>(kind: K) => (props.entry.kind === kind ? (props.entry as Extract<Entry, { kind: K }>) : undefined)
+  const of = <K extends Entry['kind']>(kind: K) =>
+    props.entry.kind === kind ? (props.entry as Extract<Entry, { kind: K }>) : undefined
   return (
     <Switch>
       <Match when={of('user')}>{(entry) => <User entry={entry()} model={props.model} />}</Match>

@@ -1,6 +1,7 @@
 /** Over a session: its title, who answers with what, how much it does by itself, how full its context is, and what can be done with all of it. */
-import { createResource, createSignal, For, type JSX, Show } from 'solid-js'
+
 import type { PermissionMode } from 'simse/client'
+import { createResource, createSignal, For, type JSX, Show } from 'solid-js'
 import { client } from '../connection.ts'
 import { MODES } from '../NewSession.tsx'
 import { short } from '../parts/screen.ts'
@@ -37,9 +38,16 @@ function Meter(props: { model: SessionModel; window: number | undefined }): JSX.
   )
 }
 
-export function Header(props: { model: SessionModel; onMenu: () => void; onPanels: () => void; panels: boolean }): JSX.Element {
+export function Header(props: {
+  model: SessionModel
+  onMenu: () => void
+  onPanels: () => void
+  panels: boolean
+}): JSX.Element {
   const [models] = createResource(async () => (await client.models()).models)
-  const [agents] = createResource(async () => (await client.agents({ workingDirectory: props.model.view()?.workingDirectory })).agents)
+  const [agents] = createResource(
+    async () => (await client.agents({ workingDirectory: props.model.view()?.workingDirectory })).agents,
+  )
   const [menu, setMenu] = createSignal(false)
   const view = () => props.model.view()
   const id = props.model.sessionId
@@ -88,13 +96,34 @@ export function Header(props: { model: SessionModel; onMenu: () => void; onPanel
               placeholder={titleOf(now())}
               onChange={(event) => rename(event.currentTarget.value)}
             />
-            <select aria-label="Agent" value={now().agent} onChange={(event) => set({ agent: event.currentTarget.value })}>
-              <For each={[...new Set([now().agent, ...(agents() ?? []).filter((one) => one.available && one.kind !== 'subagent').map((one) => one.name)])]}>
+            <select
+              aria-label="Agent"
+              value={now().agent}
+              onChange={(event) => set({ agent: event.currentTarget.value })}
+            >
+              <For
+                each={[
+                  ...new Set([
+                    now().agent,
+                    ...(agents() ?? [])
+                      .filter((one) => one.available && one.kind !== 'subagent')
+                      .map((one) => one.name),
+                  ]),
+                ]}
+              >
                 {(name) => <option value={name}>{name}</option>}
               </For>
             </select>
-            <select aria-label="Model" value={now().model} onChange={(event) => set({ model: event.currentTarget.value })}>
-              <For each={[...new Set([now().model, ...(models() ?? []).filter((one) => one.available).map((one) => one.id)])]}>
+            <select
+              aria-label="Model"
+              value={now().model}
+              onChange={(event) => set({ model: event.currentTarget.value })}
+            >
+              <For
+                each={[
+                  ...new Set([now().model, ...(models() ?? []).filter((one) => one.available).map((one) => one.id)]),
+                ]}
+              >
                 {(name) => <option value={name}>{name}</option>}
               </For>
             </select>
@@ -123,7 +152,13 @@ export function Header(props: { model: SessionModel; onMenu: () => void; onPanel
           ⋯
         </button>
         <Show when={menu()}>
-          <div class="popup" onClick={() => setMenu(false)} onKeyDown={(event) => event.key === 'Escape' && setMenu(false)} role="menu" tabindex="-1">
+          <div
+            class="popup"
+            onClick={() => setMenu(false)}
+            onKeyDown={(event) => event.key === 'Escape' && setMenu(false)}
+            role="menu"
+            tabindex="-1"
+          >
             <Show when={view()?.turn !== undefined}>
               <button
                 type="button"

@@ -10,7 +10,10 @@ export function Pictures(props: { pictures: readonly Picture[] }): JSX.Element {
       <div class="pictures">
         <For each={props.pictures}>
           {(picture) => (
-            <Show when={DRAWN.includes(picture.mediaType)} fallback={<p class="faint">A picture of the kind {picture.mediaType}.</p>}>
+            <Show
+              when={DRAWN.includes(picture.mediaType)}
+              fallback={<p class="faint">A picture of the kind {picture.mediaType}.</p>}
+            >
               <img src={`data:${picture.mediaType};base64,${picture.data}`} alt="attached" loading="lazy" />
             </Show>
           )}

@@ -2,14 +2,15 @@
  * What waits for an answer: a call that may run or not, with what would happen, or a question with its choices. Each has the time
  * that is left; when it is over the answer is no. `y`, `a` and `n` answer the first one while nothing is written.
  */
-import { createSignal, For, type JSX, Match, onCleanup, onMount, Show, Switch } from 'solid-js'
+
 import type { Decision, EventOf } from 'simse/client'
+import { createSignal, For, type JSX, Match, onCleanup, onMount, Show, Switch } from 'solid-js'
 import { client } from '../connection.ts'
 import { announce, now } from '../parts/screen.ts'
 import { attempt } from '../parts/toasts.tsx'
-import { Arguments, subject } from './Calls.tsx'
-import type { Question, SessionModel } from './model.ts'
 import { rowsOf } from '../text/diff.ts'
+import { Arguments, kindOf, subject } from './Calls.tsx'
+import type { Question, SessionModel } from './model.ts'
 
 const LABELS: Readonly<Record<Decision, string>> = { allow: 'Allow once', allow_always: 'Allow always', deny: 'Deny' }
 const KEYS: Readonly<Record<Decision, string>> = { allow: 'y', allow_always: 'a', deny: 'n' }
@@ -28,7 +29,8 @@ function Preview(props: { preview: unknown }): JSX.Element {
   const diff = () => {
     const value = props.preview
     if (typeof value === 'string') return value
-    if (typeof value === 'object' && value !== null && 'diff' in value && typeof value.diff === 'string') return value.diff
+    if (typeof value === 'object' && value !== null && 'diff' in value && typeof value.diff === 'string')
+      return value.diff
     return undefined
   }
   return (
@@ -39,7 +41,9 @@ function Preview(props: { preview: unknown }): JSX.Element {
             <Show when={rowsOf(text()).length > 0} fallback={text()}>
               <For each={rowsOf(text())}>
                 {(row) => (
-                  <span class={`line ${row.kind}`}>{`${row.kind === 'added' ? '+ ' : row.kind === 'removed' ? '− ' : '  '}${row.text}\n`}</span>
+                  <span
+                    class={`line ${row.kind}`}
+                  >{`${row.kind === 'added' ? '+ ' : row.kind === 'removed' ? '− ' : '  '}${row.text}\n`}</span>
                 )}
               </For>
             </Show>
@@ -50,10 +54,20 @@ function Preview(props: { preview: unknown }): JSX.Element {
   )
 }
 
+/** Whether a preview says all that the arguments do. */
+function shows({ toolName, preview }: PermissionPayload): boolean {
+  return kindOf(toolName) === 'edit' && preview !== undefined && preview !== null
+}
+
 type PermissionPayload = EventOf<'permission.request'>['payload']
 type ClientPayload = EventOf<'client.request'>['payload']
 
-function Permission(props: { sessionId: string; payload: PermissionPayload; child: boolean; first: boolean }): JSX.Element {
+function Permission(props: {
+  sessionId: string
+  payload: PermissionPayload
+  child: boolean
+  first: boolean
+}): JSX.Element {
   const [message, setMessage] = createSignal('')
   const [sent, setSent] = createSignal(false)
   const answer = async (decision: Decision) => {
@@ -67,7 +81,14 @@ function Permission(props: { sessionId: string; payload: PermissionPayload; chil
     announce(`${props.payload.toolName} waits for permission: ${subject(props.payload.args)}`)
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement
-      if (!props.first || event.ctrlKey || event.metaKey || event.altKey || target.closest('input, textarea, select, dialog')) return
+      if (
+        !props.first ||
+        event.ctrlKey ||
+        event.metaKey ||
+        event.altKey ||
+        target.closest('input, textarea, select, dialog')
+      )
+        return
       const decision = props.payload.options.find((option) => KEYS[option] === event.key)
       if (decision === undefined) return
       event.preventDefault()
@@ -88,7 +109,12 @@ function Permission(props: { sessionId: string; payload: PermissionPayload; chil
         <Countdown deadline={props.payload.deadline} />
       </header>
       <div class="would">
-        <Arguments name={props.payload.toolName} args={props.payload.args} />
+        <Show when={!shows(props.payload)}>
+          <Arguments name={props.payload.toolName} args={props.payload.args} />
+        </Show>
+        <Show when={shows(props.payload)}>
+          <p class="path">{subject(props.payload.args)}</p>
+        </Show>
         <Preview preview={props.payload.preview} />
       </div>
       <div class="answers">
@@ -114,16 +140,24 @@ function Permission(props: { sessionId: string; payload: PermissionPayload; chil
 }
 
 function Asked(props: { sessionId: string; payload: ClientPayload; child: boolean }): JSX.Element {
-  const [text, setText] = createSignal(props.payload.question.kind === 'editor' ? (props.payload.question.text ?? '') : '')
+  const [text, setText] = createSignal(
+    props.payload.question.kind === 'editor' ? (props.payload.question.text ?? '') : '',
+  )
   const [chosen, setChosen] = createSignal<readonly string[]>([])
   const [sent, setSent] = createSignal(false)
   const send = async (body: { value: unknown } | { cancelled: true }) => {
     setSent(true)
-    if (!(await attempt(() => client.sessions.feedback(props.sessionId, { requestId: props.payload.requestId, ...body })))) setSent(false)
+    if (
+      !(await attempt(() => client.sessions.feedback(props.sessionId, { requestId: props.payload.requestId, ...body })))
+    )
+      setSent(false)
   }
   const of = <K extends ClientPayload['question']['kind']>(kind: K) =>
-    props.payload.question.kind === kind ? (props.payload.question as Extract<ClientPayload['question'], { kind: K }>) : undefined
-  const toggle = (option: string, on: boolean) => setChosen(on ? [...chosen(), option] : chosen().filter((one) => one !== option))
+    props.payload.question.kind === kind
+      ? (props.payload.question as Extract<ClientPayload['question'], { kind: K }>)
+      : undefined
+  const toggle = (option: string, on: boolean) =>
+    setChosen(on ? [...chosen(), option] : chosen().filter((one) => one !== option))
   onMount(() => announce(`A question: ${props.payload.question.title}`))
   return (
     <section class="question" aria-label="A question">
@@ -156,7 +190,8 @@ function Asked(props: { sessionId: string; payload: ClientPayload; child: boolea
                 <For each={question().options}>
                   {(option) => (
                     <label>
-                      <input type="checkbox" onChange={(event) => toggle(option, event.currentTarget.checked)} /> {option}
+                      <input type="checkbox" onChange={(event) => toggle(option, event.currentTarget.checked)} />{' '}
+                      {option}
                     </label>
                   )}
                 </For>
@@ -201,7 +236,12 @@ function Asked(props: { sessionId: string; payload: ClientPayload; child: boolea
                 />
               }
             >
-              <textarea aria-label={props.payload.question.title} rows="6" value={text()} onInput={(event) => setText(event.currentTarget.value)} />
+              <textarea
+                aria-label={props.payload.question.title}
+                rows="6"
+                value={text()}
+                onInput={(event) => setText(event.currentTarget.value)}
+              />
             </Show>
             <button type="submit" disabled={sent()}>
               Answer
@@ -217,8 +257,10 @@ function Asked(props: { sessionId: string; payload: ClientPayload; child: boolea
 }
 
 export function Questions(props: { model: SessionModel }): JSX.Element {
-  const permission = (question: Question) => (question.request.type === 'permission.request' ? question.request.payload : undefined)
-  const asked = (question: Question) => (question.request.type === 'client.request' ? question.request.payload : undefined)
+  const permission = (question: Question) =>
+    question.request.type === 'permission.request' ? question.request.payload : undefined
+  const asked = (question: Question) =>
+    question.request.type === 'client.request' ? question.request.payload : undefined
   const first = () => props.model.questions().find((question) => question.request.type === 'permission.request')
   return (
     <Show when={props.model.questions().length > 0}>
@@ -229,9 +271,18 @@ export function Questions(props: { model: SessionModel }): JSX.Element {
             return (
               <Switch>
                 <Match when={permission(question)}>
-                  {(payload) => <Permission sessionId={question.sessionId} payload={payload()} child={child} first={question === first()} />}
+                  {(payload) => (
+                    <Permission
+                      sessionId={question.sessionId}
+                      payload={payload()}
+                      child={child}
+                      first={question === first()}
+                    />
+                  )}
                 </Match>
-                <Match when={asked(question)}>{(payload) => <Asked sessionId={question.sessionId} payload={payload()} child={child} />}</Match>
+                <Match when={asked(question)}>
+                  {(payload) => <Asked sessionId={question.sessionId} payload={payload()} child={child} />}
+                </Match>
               </Switch>
             )
           }}

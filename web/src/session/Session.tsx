@@ -1,9 +1,9 @@
 /** A session: what was said and done, what waits for an answer, and where one goes on. */
 import { createEffect, createSignal, For, type JSX, on, onCleanup, Show } from 'solid-js'
 import { client } from '../connection.ts'
+import { Panels } from '../panels/Panels.tsx'
 import { announce, roomy } from '../parts/screen.ts'
 import { attempt } from '../parts/toasts.tsx'
-import { Panels } from '../panels/Panels.tsx'
 import { Composer } from './Composer.tsx'
 import { Header } from './Header.tsx'
 import { SessionModel } from './model.ts'
@@ -41,10 +41,19 @@ function Decision(props: { model: SessionModel }): JSX.Element {
             <h3>Carry this plan out?</h3>
           </header>
           <Show when={edited() !== undefined}>
-            <textarea aria-label="The plan, to edit" rows="10" value={edited() ?? ''} onInput={(event) => setEdited(event.currentTarget.value)} />
+            <textarea
+              aria-label="The plan, to edit"
+              rows="10"
+              value={edited() ?? ''}
+              onInput={(event) => setEdited(event.currentTarget.value)}
+            />
           </Show>
           <div class="answers">
-            <button type="button" class="allow" onClick={() => void decide(edited() === undefined ? 'approve' : 'edit')}>
+            <button
+              type="button"
+              class="allow"
+              onClick={() => void decide(edited() === undefined ? 'approve' : 'edit')}
+            >
               {edited() === undefined ? 'Approve' : 'Approve as edited'}
             </button>
             <button type="button" onClick={() => setEdited(edited() === undefined ? text() : undefined)}>
@@ -53,7 +62,12 @@ function Decision(props: { model: SessionModel }): JSX.Element {
             <button type="button" class="deny" onClick={() => void decide('reject')}>
               Reject
             </button>
-            <input aria-label="Words for the model" placeholder="Words for the model (optional)" value={message()} onInput={(event) => setMessage(event.currentTarget.value)} />
+            <input
+              aria-label="Words for the model"
+              placeholder="Words for the model (optional)"
+              value={message()}
+              onInput={(event) => setMessage(event.currentTarget.value)}
+            />
           </div>
         </section>
       )}
@@ -68,7 +82,10 @@ function Displays(props: { model: SessionModel }): JSX.Element {
       <div class="displays">
         <For each={props.model.side.displays()}>
           {(display) => (
-            <Show when={'lines' in display ? display.lines : undefined} fallback={<p>{'text' in display ? display.text : ''}</p>}>
+            <Show
+              when={'lines' in display ? display.lines : undefined}
+              fallback={<p>{'text' in display ? display.text : ''}</p>}
+            >
               {(lines) => <pre>{lines().join('\n')}</pre>}
             </Show>
           )}
@@ -101,7 +118,9 @@ export function Session(props: { sessionId: string; onMenu: () => void }): JSX.E
         <Header model={model} onMenu={props.onMenu} onPanels={() => setPanels(!panels())} panels={panels()} />
         <Show when={model.line() === 'broken' || model.line() === 'gone'}>
           <p class="note warning" role="status">
-            {model.line() === 'gone' ? model.trouble() || 'This session is gone.' : 'The line to the server broke; what is missed comes when it is back.'}
+            {model.line() === 'gone'
+              ? model.trouble() || 'This session is gone.'
+              : 'The line to the server broke; what is missed comes when it is back.'}
           </p>
         </Show>
         <Timeline model={model} />

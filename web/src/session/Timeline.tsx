@@ -15,7 +15,8 @@ const NEAR = 60
 function estimate(entry: Entry | undefined): number {
   if (entry === undefined) return 80
   if (entry.kind === 'call') return 44
-  if (entry.kind === 'assistant' || entry.kind === 'user') return 60 + Math.min(Math.ceil(entry.text.length / 90) * 22, 2_000)
+  if (entry.kind === 'assistant' || entry.kind === 'user')
+    return 60 + Math.min(Math.ceil(entry.text.length / 90) * 22, 2_000)
   return 60
 }
 
@@ -88,8 +89,15 @@ export function Timeline(props: { model: SessionModel }): JSX.Element {
 
   return (
     <div class="timeline-frame">
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
-      <div class="timeline" ref={scroller} onScroll={scrolled} tabindex="0" role="log" aria-live="off" aria-label="Conversation">
+      <div
+        class="timeline"
+        ref={scroller}
+        onScroll={scrolled}
+        tabindex="0"
+        role="log"
+        aria-live="off"
+        aria-label="Conversation"
+      >
         <div ref={inner} class="inner">
           <Show when={props.model.hasOlder()}>
             <p class="faint older">Loading what lies further back…</p>
@@ -103,7 +111,9 @@ export function Timeline(props: { model: SessionModel }): JSX.Element {
                   ref={(element) => queueMicrotask(() => virtualizer.measureElement(element))}
                   style={{ transform: `translateY(${item.start}px)` }}
                 >
-                  <Show when={entries()[item.index]}>{(entry) => <EntryView entry={entry()} model={props.model} opened={opened} />}</Show>
+                  <Show when={entries()[item.index]}>
+                    {(entry) => <EntryView entry={entry()} model={props.model} opened={opened} />}
+                  </Show>
                 </div>
               )}
             </For>

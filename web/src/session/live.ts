@@ -1,5 +1,5 @@
 /** What a model says right now. It is taken piece by piece, and shown when the page is drawn. */
-import { createSignal } from 'solid-js'
+import { cell } from '../parts/cell.ts'
 import { Blocks } from '../text/blocks.ts'
 
 export class Live {
@@ -8,21 +8,12 @@ export class Live {
   #speaks = false
 
   /** The text in blocks of markdown; only the last one still changes. */
-  readonly blocks
-  readonly #setBlocks
-  readonly reasoning
-  readonly #setReasoning
+  readonly blocks = cell<readonly string[]>([], true)
+  readonly reasoning = cell('')
   /** Whether there is anything. */
-  readonly speaks
-  readonly #setSpeaks
+  readonly speaks = cell(false)
 
-  constructor() {
-    ;[this.blocks, this.#setBlocks] = createSignal<readonly string[]>([], { equals: false })
-    ;[this.reasoning, this.#setReasoning] = createSignal('')
-    ;[this.speaks, this.#setSpeaks] = createSignal(false)
-  }
-
-  begin(_turnId: string | undefined, text: string, reasoning: string): void {
+  begin(text: string, reasoning: string): void {
     this.clear()
     this.#speaks = true
     this.#blocks.add(text)
@@ -37,7 +28,11 @@ export class Live {
   think(text: string): void {
     this.#speaks = true
     this.#reasoning += text
-    this.#setReasoning(this.#reasoning)
+  }
+
+  /** What it thought so far. */
+  thoughts(): string {
+    return this.#reasoning
   }
 
   clear(): void {
@@ -48,8 +43,8 @@ export class Live {
 
   /** Shows what there is. */
   show(): void {
-    this.#setSpeaks(this.#speaks)
-    this.#setReasoning(this.#reasoning)
-    if (this.#blocks.changed()) this.#setBlocks(this.#blocks.all())
+    this.speaks.set(this.#speaks)
+    this.reasoning.set(this.#reasoning)
+    if (this.#blocks.changed()) this.blocks.set(this.#blocks.all())
   }
 }

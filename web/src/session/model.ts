@@ -3,9 +3,11 @@
  * of the server. Events are taken as they come and shown once for each picture that the screen shows, so that five thousand a second
  * cost no more than sixty.
  */
-import { batch, createSignal } from 'solid-js'
-import { type Event, type EventBody, SimseError, type SessionView, type TurnRecord } from 'simse/client'
+
+import { type Event, type EventBody, type SessionView, SimseError, type TurnRecord } from 'simse/client'
+import { batch } from 'solid-js'
 import { client, told } from '../connection.ts'
+import { cell } from '../parts/cell.ts'
 import { type CallEntry, type Entry, entriesOf, opened, picturesOf } from './entries.ts'
 import { Live } from './live.ts'
 import { Side } from './side.ts'
@@ -36,36 +38,23 @@ export class SessionModel {
   #before: string | null = null
   #older: Promise<void> | undefined
 
-  readonly view
-  readonly #setView
-  readonly entries
-  readonly #setEntries
-  readonly questions
-  readonly #setQuestions
-  readonly queue
-  readonly #setQueue
-  readonly line
-  readonly #setLine
-  readonly trouble
-  readonly #setTrouble
-  readonly hasOlder
-  readonly #setHasOlder
-  readonly recent
-  readonly #setRecent
+  readonly view = cell<SessionView | undefined>(undefined)
+  readonly entries = cell<readonly Entry[]>([])
+  readonly questions = cell<readonly Question[]>([])
+  /** Prompts that wait. */
+  readonly queue = cell<readonly TurnRecord[]>([])
+  readonly line = cell<Line>('opening')
+  readonly trouble = cell('')
+  /** Whether there is more of the history further back. */
+  readonly hasOlder = cell(false)
+  /** The newest events as they came, the pieces of texts left out. */
+  readonly recent = cell<readonly Event[]>([])
   /** What the model says now. */
   readonly live = new Live()
   /** What stands beside the timeline: plans, tasks, sub-agents, changes. */
   readonly side: Side
 
   constructor(readonly sessionId: string) {
-    ;[this.view, this.#setView] = createSignal<SessionView | undefined>()
-    ;[this.entries, this.#setEntries] = createSignal<readonly Entry[]>([])
-    ;[this.questions, this.#setQuestions] = createSignal<readonly Question[]>([])
-    ;[this.queue, this.#setQueue] = createSignal<readonly TurnRecord[]>([])
-    ;[this.line, this.#setLine] = createSignal<Line>('opening')
-    ;[this.trouble, this.#setTrouble] = createSignal('')
-    ;[this.hasOlder, this.#setHasOlder] = createSignal(false)
-    ;[this.recent, this.#setRecent] = createSignal<readonly Event[]>([])
     this.side = new Side(sessionId)
     void this.#run()
   }
@@ -77,18 +66,22 @@ export class SessionModel {
   async #run(): Promise<void> {
     for (let attempt = 0; !this.#end.signal.aborted; attempt++) {
       try {
-        const view = await client.sessions.get(this.sessionId, { snapshot: true, limit: PAGE, signal: this.#end.signal })
+        const view = await client.sessions.get(this.sessionId, {
+          snapshot: true,
+          limit: PAGE,
+          signal: this.#end.signal,
+        })
         this.#begin(view)
         attempt = 0
         await this.#follow(view.snapshot?.seq ?? view.lastSeq)
-        this.#setLine('gone')
+        this.line.set('gone')
         return
       } catch (cause) {
         if (this.#end.signal.aborted) return
         const final = cause instanceof SimseError && ['NOT_FOUND', 'FORBIDDEN', 'UNAUTHORIZED'].includes(cause.code)
         batch(() => {
-          this.#setTrouble(told(cause))
-          this.#setLine(final ? 'gone' : 'broken')
+          this.trouble.set(told(cause))
+          this.line.set(final ? 'gone' : 'broken')
         })
         if (final) return
         await new Promise((done) => setTimeout(done, Math.min(500 * 2 ** attempt, 10_000)))
@@ -107,16 +100,16 @@ export class SessionModel {
     if (underway !== undefined) {
       for (const call of underway.calls) this.#resume(underway.turnId, call)
       if (underway.text !== undefined || underway.reasoning !== undefined)
-        this.live.begin(underway.turnId, underway.text ?? '', underway.reasoning ?? '')
+        this.live.begin(underway.text ?? '', underway.reasoning ?? '')
     }
     batch(() => {
-      this.#setView(view)
-      this.#setEntries([...this.#entries])
-      this.#setHasOlder(this.#before !== null)
-      this.#setQueue(snapshot?.queue ?? [])
-      this.#setQuestions((view.requests ?? []).flatMap((body) => asked(this.sessionId, body)))
-      this.#setLine('live')
-      this.#setTrouble('')
+      this.view.set(view)
+      this.entries.set([...this.#entries])
+      this.hasOlder.set(this.#before !== null)
+      this.queue.set(snapshot?.queue ?? [])
+      this.questions.set((view.requests ?? []).flatMap((body) => asked(this.sessionId, body)))
+      this.line.set('live')
+      this.trouble.set('')
       this.live.show()
     })
     this.side.begin(view)
@@ -125,7 +118,14 @@ export class SessionModel {
   /** A call of a turn that ran when the page came. */
   #resume(
     turnId: string,
-    call: { callId: string; name: string; arguments: Readonly<Record<string, unknown>>; at: number; output?: string; skippedBytes?: number },
+    call: {
+      callId: string
+      name: string
+      arguments: Readonly<Record<string, unknown>>
+      at: number
+      output?: string
+      skippedBytes?: number
+    },
   ): void {
     const at = this.#entries.findIndex((entry) => entry.kind === 'call' && entry.callId === call.callId)
     const place = { seq: 0, turnId, at: call.at }
@@ -144,11 +144,11 @@ export class SessionModel {
       after,
       signal: this.#end.signal,
       giveUpMs: Number.POSITIVE_INFINITY,
-      onReconnect: () => this.#setLine('broken'),
+      onReconnect: () => this.line.set('broken'),
     })
     for await (const event of events) {
       this.#pending.push(event)
-      if (this.line() === 'broken') this.#setLine('live')
+      if (this.line() === 'broken') this.line.set('live')
       this.#schedule()
     }
     this.#show()
@@ -179,10 +179,10 @@ export class SessionModel {
         settled = settled || SETTLING.has(event.type)
         this.side.take(event)
       }
-      if (changed || this.#entries.length !== size) this.#setEntries([...this.#entries])
+      if (changed || this.#entries.length !== size) this.entries.set([...this.#entries])
       this.live.show()
-      const told = events.filter((event) => event.type !== 'stream.delta' && event.type !== 'tool.call.output')
-      if (told.length > 0) this.#setRecent([...this.recent(), ...told].slice(-RECENT_MAX))
+      const kept = events.filter((event) => event.type !== 'stream.delta' && event.type !== 'tool.call.output')
+      if (kept.length > 0) this.recent.set([...this.recent(), ...kept].slice(-RECENT_MAX))
       if (settled) void this.refresh()
     })
   }
@@ -192,8 +192,8 @@ export class SessionModel {
     try {
       const view = await client.sessions.get(this.sessionId, { snapshot: true, limit: 1, signal: this.#end.signal })
       batch(() => {
-        this.#setView(view)
-        this.#setQueue(view.snapshot?.queue ?? [])
+        this.view.set(view)
+        this.queue.set(view.snapshot?.queue ?? [])
       })
     } catch {
       // The line says what is wrong; the next event asks again.
@@ -213,7 +213,9 @@ export class SessionModel {
     const page = await client.sessions.history(this.sessionId, { back: true, limit: PAGE }).page(this.#before)
     const older = entriesOf([...page.items].sort((a, b) => a.seq - b.seq))
     // A call whose result lay on the newer page is one entry.
-    const later = new Map(this.#entries.flatMap((entry, at) => (entry.kind === 'call' ? [[entry.callId, at] as const] : [])))
+    const later = new Map(
+      this.#entries.flatMap((entry, at) => (entry.kind === 'call' ? [[entry.callId, at] as const] : [])),
+    )
     const gone = new Set<number>()
     const joined = older.map((entry) => {
       const at = entry.kind === 'call' && entry.state === 'running' ? later.get(entry.callId) : undefined
@@ -223,12 +225,14 @@ export class SessionModel {
     })
     this.#entries = [...joined, ...this.#entries.filter((_, at) => !gone.has(at))]
     this.#open = new Map(
-      this.#entries.flatMap((entry, at) => (entry.kind === 'call' && entry.state === 'running' ? [[entry.callId, at] as const] : [])),
+      this.#entries.flatMap((entry, at) =>
+        entry.kind === 'call' && entry.state === 'running' ? [[entry.callId, at] as const] : [],
+      ),
     )
     this.#before = page.nextCursor
     batch(() => {
-      this.#setHasOlder(this.#before !== null)
-      this.#setEntries([...this.#entries])
+      this.hasOlder.set(this.#before !== null)
+      this.entries.set([...this.#entries])
     })
   }
 
@@ -238,7 +242,15 @@ export class SessionModel {
   }
 
   #note(event: Event, level: 'info' | 'warning' | 'error', text: string): true {
-    return this.#push({ kind: 'note', key: `event ${event.seq}`, seq: event.seq, turnId: event.turnId, at: event.at, level, text })
+    return this.#push({
+      kind: 'note',
+      key: `event ${event.seq}`,
+      seq: event.seq,
+      turnId: event.turnId,
+      at: event.at,
+      level,
+      text,
+    })
   }
 
   /** Whether the entries are other ones now. */
@@ -249,10 +261,16 @@ export class SessionModel {
       case 'session.steer': {
         if (event.type === 'session.prompt' && event.payload.task !== undefined) return false
         const { prompt, parts } = event.payload
-        return this.#push({ ...place, kind: 'user', text: prompt, pictures: picturesOf(parts), steers: event.type === 'session.steer' })
+        return this.#push({
+          ...place,
+          kind: 'user',
+          text: prompt,
+          pictures: picturesOf(parts),
+          steers: event.type === 'session.steer',
+        })
       }
       case 'stream.start':
-        this.live.begin(event.turnId, '', '')
+        this.live.begin('', '')
         return false
       case 'stream.delta':
         this.live.add(event.payload.text)
@@ -262,11 +280,11 @@ export class SessionModel {
         return false
       case 'stream.retry': {
         const { attempt, error, model } = event.payload
-        this.live.begin(event.turnId, '', '')
+        this.live.begin('', '')
         return this.#note(event, 'warning', `Try ${attempt}${model === undefined ? '' : ` with ${model}`}: ${error}`)
       }
       case 'stream.complete': {
-        const reasoning = this.live.reasoning()
+        const reasoning = this.live.thoughts()
         this.live.clear()
         if (event.payload.text === '' && reasoning === '') return false
         return this.#push({ ...place, kind: 'assistant', text: event.payload.text, reasoning })
@@ -295,7 +313,10 @@ export class SessionModel {
         return changed
       }
       case 'tool.call.error': {
-        const changed = this.#change(event.payload.callId, () => ({ state: 'failed', output: event.payload.error.message }))
+        const changed = this.#change(event.payload.callId, () => ({
+          state: 'failed',
+          output: event.payload.error.message,
+        }))
         this.#open.delete(event.payload.callId)
         return changed
       }
@@ -317,7 +338,7 @@ export class SessionModel {
     this.live.clear()
     for (const callId of [...this.#open.keys()]) this.#change(callId, () => ({ state: 'failed' }))
     this.#open.clear()
-    this.#setQuestions([])
+    this.questions.set([])
     if (event.type === 'abort') return this.#note(event, 'info', `Stopped: ${event.payload.reason}`)
     return this.#note(event, 'error', event.payload.error.message)
   }
@@ -327,18 +348,19 @@ export class SessionModel {
     switch (event.type) {
       case 'permission.request':
       case 'client.request':
-        this.#setQuestions([...this.questions(), ...asked(this.sessionId, event as EventBody)])
+        this.questions.set([...this.questions(), ...asked(this.sessionId, event as EventBody)])
         return false
       case 'permission.response':
       case 'client.response':
         this.#answered(event.payload.requestId)
         return false
       case 'subagent.request':
-        this.#setQuestions([...this.questions(), ...asked(event.payload.sessionId, event.payload.request)])
+        this.questions.set([...this.questions(), ...asked(event.payload.sessionId, event.payload.request)])
         return false
       case 'subagent.response': {
         const { response } = event.payload
-        if (response.type === 'permission.response' || response.type === 'client.response') this.#answered(response.payload.requestId)
+        if (response.type === 'permission.response' || response.type === 'client.response')
+          this.#answered(response.payload.requestId)
         return false
       }
       case 'client.notice':
@@ -346,20 +368,32 @@ export class SessionModel {
       case 'compaction.failed':
         return this.#note(event, 'warning', `The conversation could not be summed up: ${event.payload.error.message}`)
       case 'loop.doom_loop':
-        return this.#note(event, 'warning', `The same call of ${event.payload.toolName} came ${event.payload.callCount} times.`)
+        return this.#note(
+          event,
+          'warning',
+          `The same call of ${event.payload.toolName} came ${event.payload.callCount} times.`,
+        )
       case 'budget.warning':
       case 'budget.exceeded':
-        return this.#note(event, 'warning', `${event.type === 'budget.warning' ? 'Nearly spent' : 'Spent'}: ${event.payload.kind} of the ${event.payload.scope}.`)
+        return this.#note(
+          event,
+          'warning',
+          `${event.type === 'budget.warning' ? 'Nearly spent' : 'Spent'}: ${event.payload.kind} of the ${event.payload.scope}.`,
+        )
       case 'changes.undone':
       case 'changes.redone':
-        return this.#note(event, 'info', `${event.type === 'changes.undone' ? 'Undone' : 'Done again'}: ${event.payload.paths.join(', ')}`)
+        return this.#note(
+          event,
+          'info',
+          `${event.type === 'changes.undone' ? 'Undone' : 'Done again'}: ${event.payload.paths.join(', ')}`,
+        )
       default:
         return false
     }
   }
 
   #answered(requestId: string): void {
-    this.#setQuestions(this.questions().filter(({ request }) => request.payload.requestId !== requestId))
+    this.questions.set(this.questions().filter(({ request }) => request.payload.requestId !== requestId))
   }
 
   #change(callId: string, to: (call: CallEntry) => Partial<CallEntry>): boolean {

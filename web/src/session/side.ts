@@ -1,7 +1,20 @@
 /** What stands beside a session's timeline: its plan, the tasks and agents of its tree, what changed, and how full its context is. */
-import { batch, createSignal } from 'solid-js'
-import type { AgentPlan, AgentUsage, Display, DiffView, Event, RunView, SessionView, TaskView, TurnChanges, Usage } from 'simse/client'
+
+import type {
+  AgentPlan,
+  AgentUsage,
+  DiffView,
+  Display,
+  Event,
+  RunView,
+  SessionView,
+  TaskView,
+  TurnChanges,
+  Usage,
+} from 'simse/client'
+import { batch } from 'solid-js'
 import { client } from '../connection.ts'
+import { cell } from '../parts/cell.ts'
 
 /** A sub-agent of this session, as its events tell of it. */
 export interface Run {
@@ -34,39 +47,23 @@ const runOf = (view: RunView): Run => ({
 const RUNS_MAX = 200
 
 export class Side {
-  readonly plans
-  readonly #setPlans
-  readonly tasks
-  readonly #setTasks
-  readonly runs
-  readonly #setRuns
-  readonly turns
-  readonly #setTurns
-  readonly usage
-  readonly #setUsage
-  readonly agentUsage
-  readonly #setAgentUsage
-  readonly displays
-  readonly #setDisplays
+  readonly plans = cell<readonly AgentPlan[]>([])
+  readonly tasks = cell<readonly TaskView[]>([])
+  readonly runs = cell<readonly Run[]>([])
+  readonly turns = cell<readonly TurnChanges[]>([])
+  /** Tokens of the last request. */
+  readonly usage = cell<Usage | undefined>(undefined)
+  readonly agentUsage = cell<AgentUsage | undefined>(undefined)
+  readonly displays = cell<readonly Display[]>([])
   /** Counts up when files changed: what is shown of them is old. */
-  readonly changed
-  readonly #setChanged
+  readonly changed = cell(0)
   #due = new Set<'tasks' | 'runs' | 'turns'>()
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  constructor(readonly sessionId: string) {
-    ;[this.plans, this.#setPlans] = createSignal<readonly AgentPlan[]>([])
-    ;[this.tasks, this.#setTasks] = createSignal<readonly TaskView[]>([])
-    ;[this.runs, this.#setRuns] = createSignal<readonly Run[]>([])
-    ;[this.turns, this.#setTurns] = createSignal<readonly TurnChanges[]>([])
-    ;[this.usage, this.#setUsage] = createSignal<Usage | undefined>()
-    ;[this.agentUsage, this.#setAgentUsage] = createSignal<AgentUsage | undefined>()
-    ;[this.displays, this.#setDisplays] = createSignal<readonly Display[]>([])
-    ;[this.changed, this.#setChanged] = createSignal(0)
-  }
+  constructor(readonly sessionId: string) {}
 
   begin(view: SessionView): void {
-    this.#setDisplays(view.snapshot?.open?.displays ?? [])
+    this.displays.set(view.snapshot?.open?.displays ?? [])
     for (const what of ['tasks', 'runs', 'turns'] as const) this.#ask(what)
     void this.#agent()
     void this.#lastUsage()
@@ -76,8 +73,8 @@ export class Side {
     try {
       const state = await client.sessions.agent(this.sessionId)
       batch(() => {
-        this.#setPlans(state.plans)
-        this.#setAgentUsage(state.usage)
+        this.plans.set(state.plans)
+        this.agentUsage.set(state.usage)
       })
     } catch {
       // Only agents have such a state.
@@ -89,7 +86,7 @@ export class Side {
     try {
       const page = await client.sessions.turns(this.sessionId, { limit: 1 }).page()
       const last = page.items[0]
-      if (last !== undefined && last.rounds === 1 && this.usage() === undefined) this.#setUsage(last.usage)
+      if (last !== undefined && last.rounds === 1 && this.usage() === undefined) this.usage.set(last.usage)
     } catch {
       // It is shown with the next turn.
     }
@@ -100,14 +97,14 @@ export class Side {
       case 'agent.plan': {
         const plan = event.payload
         const others = this.plans().filter((one) => one.planId !== plan.planId)
-        this.#setPlans(plan.entries.length === 0 && plan.text === undefined ? others : [...others, plan])
+        this.plans.set(plan.entries.length === 0 && plan.text === undefined ? others : [...others, plan])
         break
       }
       case 'agent.usage':
-        this.#setAgentUsage(event.payload)
+        this.agentUsage.set(event.payload)
         break
       case 'turn.complete':
-        if (event.payload.usage !== undefined) this.#setUsage(event.payload.usage)
+        if (event.payload.usage !== undefined) this.usage.set(event.payload.usage)
         break
       case 'client.display':
         this.#display(event.payload.display)
@@ -115,7 +112,7 @@ export class Side {
       case 'turn.changes':
       case 'changes.undone':
       case 'changes.redone':
-        this.#setChanged(this.changed() + 1)
+        this.changed.set(this.changed() + 1)
         this.#ask('turns')
         break
       case 'task.create':
@@ -132,7 +129,7 @@ export class Side {
       case 'session.completed':
       case 'session.error':
       case 'abort':
-        this.#setDisplays([])
+        this.displays.set([])
         this.#ask('runs')
         break
       default:
@@ -144,7 +141,7 @@ export class Side {
       one.kind === display.kind && ('key' in one && 'key' in display ? one.key === display.key : true)
     const empty = 'lines' in display ? display.lines === undefined : !('text' in display) || display.text === undefined
     const others = this.displays().filter((one) => !same(one))
-    this.#setDisplays(empty ? others : [...others, display])
+    this.displays.set(empty ? others : [...others, display])
   }
 
   /** Asks once for what many events say at once. */
@@ -160,15 +157,15 @@ export class Side {
 
   async #load(what: 'tasks' | 'runs' | 'turns'): Promise<void> {
     try {
-      if (what === 'tasks') this.#setTasks((await client.sessions.tasks(this.sessionId).page()).items)
-      else if (what === 'turns') this.#setTurns((await client.sessions.diff(this.sessionId)).turns)
+      if (what === 'tasks') this.tasks.set((await client.sessions.tasks(this.sessionId).page()).items)
+      else if (what === 'turns') this.turns.set((await client.sessions.diff(this.sessionId)).turns)
       else {
         const runs: Run[] = []
         for await (const run of client.runs.list({ sessionId: this.sessionId })) {
           runs.push(runOf(run))
           if (runs.length >= RUNS_MAX) break
         }
-        this.#setRuns(runs.sort((a, b) => a.startedAt - b.startedAt))
+        this.runs.set(runs.sort((a, b) => a.startedAt - b.startedAt))
       }
     } catch {
       // What is shown stays; the next event asks again.

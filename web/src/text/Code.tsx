@@ -37,7 +37,6 @@ export function CodeBlock(props: { code: string; language: string }): JSX.Elemen
           Copy
         </button>
       </figcaption>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
       <pre tabindex="0">
         <Code code={props.code} language={props.language} />
       </pre>

@@ -49,7 +49,6 @@ function Rows(props: { diff: string; language: string }): JSX.Element {
   const split = () => beside() && wide()
   return (
     <>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
       <div class="wide" tabindex="0">
         <table class="diff" classList={{ split: split() }}>
           <tbody>

@@ -10,8 +10,15 @@ import { CodeBlock } from './Code.tsx'
 const MARKDOWN_MAX = 200_000
 
 /** The marks that marked leaves in texts. */
-const ENTITIES: Readonly<Record<string, string>> = { '&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'" }
-const plain = (text: string): string => text.replace(/&(?:amp|lt|gt|quot|#39);/g, (entity) => ENTITIES[entity] ?? entity)
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&amp;': '&',
+  '&lt;': '<',
+  '&gt;': '>',
+  '&quot;': '"',
+  '&#39;': "'",
+}
+const plain = (text: string): string =>
+  text.replace(/&(?:amp|lt|gt|quot|#39);/g, (entity) => ENTITIES[entity] ?? entity)
 
 /** A link that may be followed; undefined for any other. */
 export function allowedLink(href: string): string | undefined {
@@ -70,7 +77,11 @@ function inline(token: Token): JSX.Element {
         </Link>
       )
     case 'image':
-      return <Link href={(token as Tokens.Image).href}>{`[picture: ${(token as Tokens.Image).text || (token as Tokens.Image).href}]`}</Link>
+      return (
+        <Link
+          href={(token as Tokens.Image).href}
+        >{`[picture: ${(token as Tokens.Image).text || (token as Tokens.Image).href}]`}</Link>
+      )
     case 'text':
       return token.tokens === undefined ? plain((token as Tokens.Text).text) : <Inline tokens={token.tokens} />
     case 'escape':
@@ -111,9 +122,15 @@ function Table(props: { table: Tokens.Table }): JSX.Element {
   return (
     <div class="wide">
       <table>
-        <thead>{row(props.table.header, (content, align) => <th class={align}>{content}</th>)}</thead>
+        <thead>
+          {row(props.table.header, (content, align) => (
+            <th class={align}>{content}</th>
+          ))}
+        </thead>
         <tbody>
-          <For each={props.table.rows}>{(cells) => row(cells, (content, align) => <td class={align}>{content}</td>)}</For>
+          <For each={props.table.rows}>
+            {(cells) => row(cells, (content, align) => <td class={align}>{content}</td>)}
+          </For>
         </tbody>
       </table>
     </div>
@@ -154,7 +171,12 @@ function block(token: Token): JSX.Element {
     case 'heading':
       return <Heading token={token as Tokens.Heading} />
     case 'code':
-      return <CodeBlock code={(token as Tokens.Code).text} language={((token as Tokens.Code).lang ?? '').split(/\s/)[0] ?? ''} />
+      return (
+        <CodeBlock
+          code={(token as Tokens.Code).text}
+          language={((token as Tokens.Code).lang ?? '').split(/\s/)[0] ?? ''}
+        />
+      )
     case 'blockquote':
       return (
         <blockquote>

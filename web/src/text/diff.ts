@@ -43,7 +43,8 @@ export function pairsOf(rows: readonly Row[]): Pair[] {
   const pairs: Pair[] = []
   let [removed, added]: [Row[], Row[]] = [[], []]
   const flush = () => {
-    for (let at = 0; at < Math.max(removed.length, added.length); at++) pairs.push({ left: removed[at], right: added[at] })
+    for (let at = 0; at < Math.max(removed.length, added.length); at++)
+      pairs.push({ left: removed[at], right: added[at] })
     removed = []
     added = []
   }
