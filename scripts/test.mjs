@@ -8,8 +8,10 @@
  * passed, 1 when something failed, 2 when the machine lacks something (with an explanation).
  */
 
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { createHash } from 'node:crypto'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
 import process from 'node:process'
 import {
   answers,
@@ -50,6 +52,11 @@ const STEPS = [
     name: 'types',
     shows: 'index.d.ts and what uses it type-check',
     go: types,
+  },
+  {
+    name: 'web',
+    shows: 'the web page type-checks, and what the program has of it is what its source makes',
+    go: webPage,
   },
   {
     name: 'biome',
@@ -158,6 +165,35 @@ async function nodeTests() {
     env,
     quietMax: QUIET_MAX,
   })
+}
+
+/** Built anew beside the one that is committed, and held against it file by file. */
+async function webPage() {
+  const typed = await run(tool('tsc'), ['-p', 'web/tsconfig.json'])
+  if (typed !== 0) return typed
+  const built = mkdtempSync(join(tmpdir(), 'simse-web-'))
+  try {
+    const code = await run(tool('vite'), ['build', 'web', '--outDir', built, '--emptyOutDir', '--logLevel', 'warn'])
+    if (code !== 0) return code
+    const files = (root) =>
+      readdirSync(root, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => relative(root, join(entry.parentPath, entry.name)))
+        .sort()
+    const [committed, made] = [join(top, 'web', 'dist'), built].map((root) =>
+      files(root).map(
+        (name) =>
+          `${name} ${createHash('sha256')
+            .update(readFileSync(join(root, name)))
+            .digest('hex')}`,
+      ),
+    )
+    if (committed.join() === made.join()) return 0
+    say('web/dist is not what web/ makes: run `npm run web` and commit it')
+    return 1
+  } finally {
+    rmSync(built, { recursive: true, force: true })
+  }
 }
 
 /** cargo-deny is one more program to install: a machine without it skips the step and says so; CI does not. */

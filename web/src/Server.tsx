@@ -1,0 +1,136 @@
+/** The server behind the page: how it is, what it has, and the choices of this page. */
+import { createResource, For, type JSX, Show } from 'solid-js'
+import { client } from './connection.ts'
+import { Dialog } from './parts/Dialog.tsx'
+import { chooseTheme, short, type Theme, theme } from './parts/screen.ts'
+import { attempt } from './parts/toasts.tsx'
+
+export function Server(props: { onClose: () => void }): JSX.Element {
+  const [health] = createResource(() => client.health({ verbose: true }).catch(() => client.health()))
+  const [models] = createResource(async () => (await client.models()).models)
+  const [agents] = createResource(() => client.agents())
+  const [tools] = createResource(async () => (await client.tools()).tools)
+  const [grants, { refetch }] = createResource(async () => (await client.permissions.grants().page()).items)
+  const revoke = async (grantId: string) => {
+    await attempt(() => client.permissions.revoke(grantId))
+    void refetch()
+  }
+  return (
+    <Dialog title="Server and settings" onClose={props.onClose}>
+      <section>
+        <h3>This page</h3>
+        <label>
+          Colours{' '}
+          <select value={theme()} onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}>
+            <option value="system">As the system has them</option>
+            <option value="light">Light</option>
+            <option value="dark">Dark</option>
+          </select>
+        </label>
+      </section>
+      <section>
+        <h3>Server</h3>
+        <Show when={health()}>
+          {(all) => (
+            <>
+              <p>
+                <span class={`badge ${all().status === 'ok' ? 'done' : 'failed'}`}>{all().status}</span> version{' '}
+                {all().version}
+              </p>
+              <Show when={all().limits}>
+                {(limits) => (
+                  <table class="facts">
+                    <thead>
+                      <tr>
+                        <th>What is bounded</th>
+                        <th>Taken</th>
+                        <th>Limit</th>
+                      </tr>
+                    </thead>
+                    <tbody>
+                      <For each={limits()}>
+                        {(limit) => (
+                          <tr>
+                            <td>{limit.name}</td>
+                            <td class="right">{short(limit.used)}</td>
+                            <td class="right">{short(limit.limit)}</td>
+                          </tr>
+                        )}
+                      </For>
+                    </tbody>
+                  </table>
+                )}
+              </Show>
+            </>
+          )}
+        </Show>
+      </section>
+      <section>
+        <h3>Models</h3>
+        <ul class="plain">
+          <For each={models() ?? []} fallback={<li class="faint">None.</li>}>
+            {(model) => (
+              <li>
+                <span class={`badge ${model.available ? 'done' : 'failed'}`}>
+                  {model.available ? 'there' : 'not there'}
+                </span>{' '}
+                <code>{model.id}</code>{' '}
+                <span class="faint">
+                  {model.contextTokens === undefined ? '' : `${short(model.contextTokens)} tokens`} {model.reason}
+                </span>
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+      <section>
+        <h3>Agents</h3>
+        <ul class="plain">
+          <For each={agents()?.agents ?? []}>
+            {(agent) => (
+              <li>
+                <code>{agent.name}</code> <span class="badge">{agent.kind}</span> {agent.description}{' '}
+                <span class="faint">{agent.reason}</span>
+              </li>
+            )}
+          </For>
+          <For each={agents()?.faults ?? []}>
+            {(fault) => (
+              <li class="note error">
+                {fault.path}: {fault.reason}
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+      <section>
+        <h3>Granted for longer than one call</h3>
+        <ul class="plain">
+          <For each={grants() ?? []} fallback={<li class="faint">Nothing.</li>}>
+            {(grant) => (
+              <li>
+                <code>{grant.command ?? grant.paths?.join(', ') ?? grant.tool}</code>{' '}
+                <span class="badge">{grant.scope}</span>
+                <button type="button" class="quiet" onClick={() => void revoke(grant.grantId)}>
+                  Take back
+                </button>
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+      <section>
+        <h3>Tools</h3>
+        <ul class="plain tools">
+          <For each={tools() ?? []}>
+            {(tool) => (
+              <li>
+                <code>{tool.name}</code> <span class="faint">{tool.category}</span>
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+    </Dialog>
+  )
+}
