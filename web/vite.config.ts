@@ -25,6 +25,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // The licences of what stands in the page; they are shown beside it.
+    license: { fileName: 'licenses.md' },
     rolldownOptions: {
       output: {
         entryFileNames: 'assets/[name]-[hash].js',

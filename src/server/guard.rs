@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::headers::single;
 use super::keys::{Bearer, Keys};
+use super::page;
 use super::peer::Peer;
 use crate::app::Caller;
 use crate::protocol::{Access, ApiError, ClientId, ErrorCode, SessionId, TokenName, TokenRole};
@@ -194,7 +195,8 @@ impl Guard {
         let reads = head.method == Method::GET || head.method == Method::HEAD;
         let path = head.uri.path();
         let in_a_word = path == "/health" || (path == "/metrics" && self.metrics_open);
-        reads && head.uri.query().is_none() && (in_a_word || path.starts_with("/proof/"))
+        let told = head.uri.query().is_none() && (in_a_word || path.starts_with("/proof/"));
+        reads && (told || page::is_page(path))
     }
 
     /// Whether nobody says who calls, where somebody could: a token that is shown is looked at, also where none is needed.

@@ -23,6 +23,7 @@ mod mcp;
 mod metrics;
 mod openapi;
 mod out;
+mod page;
 mod peer;
 mod pieces;
 mod query;

@@ -14,6 +14,7 @@ use axum::Router;
 use axum::http::header::{ACCEPT, ETAG, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use axum::routing::get;
 use serde_json::json;
 
 use super::Shared;
@@ -21,15 +22,16 @@ use super::answer::{Answer, Failure, json, ok, written};
 use super::call::Call;
 use super::guard::Nobody;
 use super::headers::{etag, last_event_id, of_the_header};
-use super::openapi;
 use super::sse::{self, Opening, Selection};
 use super::write::Done;
+use super::{openapi, page};
 use crate::app::{Accepted, EventPage, EventReader, Listing, Paused};
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, Proof, SessionId, SessionView, ToolList};
 
 /// All routes of the table.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let routes = table::rows().into_iter().fold(Router::new(), |router, row| router.route(row.path, row.handler));
+    let routes = page::PATHS.into_iter().fold(routes, |routes, path| routes.route(path, get(page::show)));
     routes.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(shared)
 }
 

@@ -105,7 +105,7 @@ function Work(): JSX.Element {
                 ☰
               </button>
             </Show>
-            <h2>What is to be done?</h2>
+            <h1>What is to be done?</h1>
             <p>Choose a session, or begin a new one.</p>
             <p>
               <button type="button" onClick={quick}>

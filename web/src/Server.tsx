@@ -27,6 +27,9 @@ export function Server(props: { onClose: () => void }): JSX.Element {
             <option value="dark">Dark</option>
           </select>
         </label>
+        <p>
+          <a href="./licenses.md">Licences of what stands in it</a>
+        </p>
       </section>
       <section>
         <h3>Server</h3>

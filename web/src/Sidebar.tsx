@@ -12,10 +12,10 @@ import { loadAll, loadMore, more, sessions, waiting } from './sessions.ts'
 const SEARCHED_MAX = 5_000
 
 /** What a session does now, in a word. */
-export function doing(view: SessionView, asks: boolean): 'asks' | 'runs' | 'paused' | 'waits' | 'idle' {
+export function doing(view: SessionView, asks: boolean): 'asks' | 'works' | 'paused' | 'waits' | 'idle' {
   if (asks) return 'asks'
   if (view.turn?.status === 'paused') return 'paused'
-  if (view.turn !== undefined) return 'runs'
+  if (view.turn !== undefined) return 'works'
   return view.queued > 0 ? 'waits' : 'idle'
 }
 
@@ -48,7 +48,7 @@ export function Sidebar(props: {
   return (
     <nav class="sidebar" aria-label="Sessions">
       <header>
-        <h1>simse</h1>
+        <strong class="brand">simse</strong>
         <button
           type="button"
           class="quiet"

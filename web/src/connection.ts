@@ -17,8 +17,16 @@ const [trouble, setTrouble] = createSignal('')
 export { standing, trouble }
 
 let token: string | undefined
+
+/** With the token that counts now: the client itself would look for another one once a second at most. */
+function send(input: Parameters<typeof fetch>[0], init?: RequestInit): Promise<Response> {
+  const headers = new Headers(init?.headers)
+  if (token !== undefined) headers.set('authorization', `Bearer ${token}`)
+  return fetch(input, { ...init, headers })
+}
+
 /** The client of the page. */
-export const client: SimseClient = createSimseClient({ baseUrl: location.origin, token: () => token })
+export const client: SimseClient = createSimseClient({ baseUrl: location.origin, fetch: send })
 
 /** A storage that may be forbidden to the page. */
 function stored(storage: () => Storage, change?: string | null): string | undefined {

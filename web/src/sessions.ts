@@ -57,8 +57,8 @@ export function forget(sessionId: string): void {
 
 const due = new Set<string>()
 
-/** Looks once at what several events are about. */
-function look(sessionId: string): void {
+/** Looks once at what several events are about, or what this page has changed itself. */
+export function look(sessionId: string): void {
   due.add(sessionId)
   if (due.size > 1) return
   setTimeout(async () => {

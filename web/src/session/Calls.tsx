@@ -179,17 +179,26 @@ function Output(props: { call: CallEntry }): JSX.Element {
   )
 }
 
-export function CallCard(props: { call: CallEntry; open: boolean; onToggle: (open: boolean) => void }): JSX.Element {
+/** `kept`: whether somebody opened or closed it; else it is open while it says something. */
+export function CallCard(props: {
+  call: CallEntry
+  kept: boolean | undefined
+  onToggle: (open: boolean) => void
+}): JSX.Element {
+  const [chosen, setChosen] = createSignal(props.kept)
   const took = () => props.call.durationMs ?? (props.call.state === 'running' ? now() - props.call.at : undefined)
   const words = { running: 'running', done: 'done', failed: 'failed' } as const
-  const open = () => props.open || (props.call.state === 'running' && props.call.output !== '')
+  const open = () => chosen() ?? (props.call.state === 'running' && props.call.output !== '')
+  const toggle = (event: Event) => {
+    event.preventDefault()
+    const next = !open()
+    setChosen(next)
+    props.onToggle(next)
+  }
   return (
-    <details
-      class={`call ${props.call.state} ${kindOf(props.call.name)}`}
-      open={open()}
-      onToggle={(event) => props.onToggle(event.currentTarget.open)}
-    >
-      <summary>
+    <details class={`call ${props.call.state} ${kindOf(props.call.name)}`} open={open()}>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: a summary is pressed, by keys too */}
+      <summary onClick={toggle}>
         <span class="icon" aria-hidden="true">
           {ICONS[kindOf(props.call.name)]}
         </span>

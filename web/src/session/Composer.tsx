@@ -224,7 +224,7 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
         }}
       />
       <div class="buttons">
-        <button type="button" class="quiet" aria-label="Attach files" onClick={() => chooser.click()}>
+        <button type="button" class="quiet" title="Attach pictures and texts" onClick={() => chooser.click()}>
           + File
         </button>
         <input

@@ -101,9 +101,9 @@ function Changes(props: Shown<ChangesEntry>): JSX.Element {
   return (
     <article class="changes" aria-label="Changes to files">
       <header>
-        <h3>
+        <h2>
           {props.entry.fileCount} {props.entry.fileCount === 1 ? 'file' : 'files'} changed
-        </h3>
+        </h2>
         <Show when={!(state()?.dropped ?? false)}>
           <Show
             when={state()?.undone}
@@ -152,7 +152,7 @@ export function EntryView(props: Shown<Entry> & { opened: Opened }): JSX.Element
         {(entry) => (
           <CallCard
             call={entry() as CallEntry}
-            open={props.opened.get(entry().key) ?? false}
+            kept={props.opened.get(entry().key)}
             onToggle={(open) => props.opened.set(entry().key, open)}
           />
         )}

@@ -8,7 +8,7 @@ import { short } from '../parts/screen.ts'
 import { attempt, toast } from '../parts/toasts.tsx'
 import { go } from '../place.ts'
 import { titleOf } from '../Sidebar.tsx'
-import { forget } from '../sessions.ts'
+import { forget, look } from '../sessions.ts'
 import type { SessionModel } from './model.ts'
 
 const LINES = { opening: 'opening', live: 'live', broken: 'reconnecting', gone: 'gone' } as const
@@ -54,6 +54,7 @@ export function Header(props: {
   const set = (body: Parameters<typeof client.sessions.configure>[1]) =>
     void attempt(async () => {
       await client.sessions.configure(id, body)
+      look(id)
       await props.model.refresh()
     })
   const rename = (value: string) => {

@@ -100,9 +100,9 @@ function Permission(props: {
   return (
     <section class="question permission" aria-label={`Permission for ${props.payload.toolName}`}>
       <header>
-        <h3>
+        <h2>
           May <strong>{props.payload.toolName}</strong> run?
-        </h3>
+        </h2>
         <Show when={props.child}>
           <span class="badge">asked by a sub-agent</span>
         </Show>
@@ -162,7 +162,7 @@ function Asked(props: { sessionId: string; payload: ClientPayload; child: boolea
   return (
     <section class="question" aria-label="A question">
       <header>
-        <h3>{props.payload.question.title}</h3>
+        <h2>{props.payload.question.title}</h2>
         <Show when={props.child}>
           <span class="badge">asked by a sub-agent</span>
         </Show>

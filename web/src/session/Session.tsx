@@ -38,7 +38,7 @@ function Decision(props: { model: SessionModel }): JSX.Element {
       {(text) => (
         <section class="question" aria-label="The plan">
           <header>
-            <h3>Carry this plan out?</h3>
+            <h2>Carry this plan out?</h2>
           </header>
           <Show when={edited() !== undefined}>
             <textarea
@@ -115,6 +115,7 @@ export function Session(props: { sessionId: string; onMenu: () => void }): JSX.E
   return (
     <div class="session-frame" classList={{ 'with-panels': panels() }}>
       <main class="session" aria-label="Session">
+        <h1 class="unseen">{model.view()?.title ?? 'Session'}</h1>
         <Header model={model} onMenu={props.onMenu} onPanels={() => setPanels(!panels())} panels={panels()} />
         <Show when={model.line() === 'broken' || model.line() === 'gone'}>
           <p class="note warning" role="status">

@@ -102,7 +102,7 @@ export function Timeline(props: { model: SessionModel }): JSX.Element {
           <Show when={props.model.hasOlder()}>
             <p class="faint older">Loading what lies further back…</p>
           </Show>
-          <div style={{ height: `${virtualizer.getTotalSize()}px`, position: 'relative' }}>
+          <div class="whole" style={{ height: `${virtualizer.getTotalSize()}px` }}>
             <For each={virtualizer.getVirtualItems()}>
               {(item) => (
                 <div

@@ -141,15 +141,15 @@ function Heading(props: { token: Tokens.Heading }): JSX.Element {
   const content = () => <Inline tokens={props.token.tokens} />
   // The page has its own headings above these.
   return (
-    <Switch fallback={<h6>{content()}</h6>}>
+    <Switch fallback={<h5>{content()}</h5>}>
       <Match when={props.token.depth === 1}>
-        <h3>{content()}</h3>
+        <h2>{content()}</h2>
       </Match>
       <Match when={props.token.depth === 2}>
-        <h4>{content()}</h4>
+        <h3>{content()}</h3>
       </Match>
       <Match when={props.token.depth === 3}>
-        <h5>{content()}</h5>
+        <h4>{content()}</h4>
       </Match>
     </Switch>
   )
