@@ -48,6 +48,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["unicode_normalization", "unicode_segmentation"], &["src/provider/local/"]),
     (&["tiktoken"], &["src/context/tokens"]),
     (&["flate2", "crc32fast"], &["src/base/image/", "src/base/deflate"]),
+    (&["rust_embed"], &["src/server/page"]),
     (&["std::env", "tokio::env"], &["src/config/"]),
     (
         &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],

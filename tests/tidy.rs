@@ -263,7 +263,8 @@ fn text_faults(name: &str, text: &str) -> Vec<String> {
     if name.ends_with("package-lock.json") && text.contains("\"resolved\"") {
         faults.push(format!("{name}: records addresses; .npmrc asks npm to leave them out"));
     }
-    let script = [".js", ".mjs", ".cjs"].iter().any(|ending| name.ends_with(ending)) && !name.starts_with("src/");
+    let script = [".js", ".mjs", ".cjs"].iter().any(|ending| name.ends_with(ending))
+        && !["src/", "web/dist/"].iter().any(|folder| name.starts_with(folder));
     if script && !text.trim_start_matches(|c| c != '\n').trim_start().starts_with("/**") && !text.starts_with("/**") {
         faults.push(format!("{name}: begins without a `/** … */` that says what it is"));
     }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
-use flate2::write::{DeflateEncoder, MultiGzDecoder};
+use flate2::write::{DeflateEncoder, GzEncoder, MultiGzDecoder};
 
 /// Packed bytes that are unpacked before it is looked at how many they have become.
 const UNZIPPED_AT_ONCE: usize = 4 << 10;
@@ -13,6 +13,13 @@ const UNZIPPED_AT_ONCE: usize = 4 << 10;
 pub fn deflated(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::fast());
     // Writing into memory cannot fail.
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().filter(|packed| packed.len() < bytes.len())
+}
+
+/// The bytes as a gzip stream, as small as it gets. None: that would not make them fewer.
+pub fn zipped(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::best());
     encoder.write_all(bytes).ok()?;
     encoder.finish().ok().filter(|packed| packed.len() < bytes.len())
 }

@@ -6,7 +6,6 @@
 //! kept by browsers for ever; `/` is asked for each time, and answered with 304 while it is the same.
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::sync::LazyLock;
 
 use axum::body::Body;
@@ -17,11 +16,10 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 
 use super::answer::Answer;
 use super::call::Call;
+use crate::base::deflate::zipped;
 use crate::base::panics::broken;
 use crate::protocol::ApiError;
 
@@ -62,16 +60,9 @@ impl File {
         let bytes = Bytes::from(found.data.clone().into_owned());
         let hash: String = found.metadata.sha256_hash().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let etag = HeaderValue::try_from(format!("\"{hash}\"")).ok()?;
-        let packed = if bytes.len() < PACKED_MIN { None } else { packed(&bytes) };
-        let packed = packed.filter(|packed| packed.len() < bytes.len());
+        let packed = if bytes.len() < PACKED_MIN { None } else { zipped(&bytes).map(Bytes::from) };
         Some(Self { bytes, packed, kind: kind_of(name), etag, is_named_by_hash: name.starts_with("assets/") })
     }
-}
-
-fn packed(bytes: &[u8]) -> Option<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).ok()?;
-    encoder.finish().ok().map(Bytes::from)
 }
 
 fn kind_of(name: &str) -> &'static str {
@@ -87,7 +78,8 @@ fn kind_of(name: &str) -> &'static str {
 
 /// Whether a request is for the page, which needs no token.
 pub(super) fn is_page(path: &str) -> bool {
-    matches!(path, "/" | "/icon.svg" | "/licenses.md") || path.strip_prefix("/assets/").is_some_and(|name| !name.contains('/'))
+    matches!(path, "/" | "/icon.svg" | "/licenses.md")
+        || path.strip_prefix("/assets/").is_some_and(|name| !name.contains('/'))
 }
 
 /// The page, or one of its files.
