@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
+use super::command::{Performed, Sharing};
 use super::{App, Caller};
 use crate::base::limit;
-use crate::protocol::{Access, ApiError, BoardEntry, BoardKey, Deleted, Page, PutBoardEntry, SessionId, TaskView};
-use crate::session::{BoardChange, Live};
+use crate::protocol::{
+    ApiError, BoardEntry, BoardKey, ChangeTask, Deleted, NewTask, Page, PutBoardEntry, SessionId, TaskView,
+};
+use crate::session::{BoardChange, Live, Receipt};
+use crate::tool::{TaskInput, TaskOrder};
 
 impl App {
-    /// The session above all, of a tree of the caller.
+    /// The session above all, of a tree of the caller. Who reaches one session alone reaches what that one shares, as its model
+    /// does.
     async fn root_of(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Live>, ApiError> {
-        caller.at_large()?;
         let row = self.own_row(caller, id).await?;
         let root = row.lineage.as_ref().and_then(|lineage| lineage.root()).unwrap_or(&row.id);
         self.sessions.live(caller.client.as_ref(), root).await
@@ -20,7 +24,7 @@ impl App {
     /// A page of the board, in the order of the keys: only those that begin with `prefix`, behind the key `after`.
     ///
     /// # Errors
-    /// `FORBIDDEN` for the bearer of a token of one session, `NOT_FOUND`.
+    /// `NOT_FOUND`.
     pub async fn board(
         &self,
         caller: &Caller,
@@ -50,44 +54,40 @@ impl App {
         found.map(|entry| BoardEntry::clone(entry)).ok_or_else(|| none(key))
     }
 
-    /// Puts a value on the board. `if_match`: the version that the request's head asks for.
+    /// Changes what a tree shares, for a client. The receipt goes into the commit of the change.
     ///
     /// # Errors
-    /// As [`Self::board`]; `CONFLICT` for another version, `RESOURCE_EXHAUSTED`, `INVALID_ARGUMENT`.
-    pub async fn put_board_entry(
+    /// `NOT_FOUND`; `CONFLICT` for another version, `RESOURCE_EXHAUSTED`, `INVALID_ARGUMENT`: then nothing has changed.
+    pub(super) async fn share(
         &self,
         caller: &Caller,
-        (id, key): (&SessionId, BoardKey),
-        (body, if_match): (PutBoardEntry, Option<u64>),
-    ) -> Result<BoardEntry, ApiError> {
-        caller.needs(Access::Work)?;
-        if let (Some(one), Some(other)) = (body.if_version, if_match)
-            && one != other
-        {
-            let message = format!("`ifVersion` is {one} and `If-Match` {other}: no entry has both versions");
-            let details = serde_json::json!({ "field": "ifVersion", "expected": other, "got": one });
-            return Err(ApiError::conflict(message).with_details(details));
+        id: &SessionId,
+        (sharing, receipt): (Sharing, Arc<Receipt>),
+    ) -> Result<Performed, ApiError> {
+        let (root, receipt) = (self.root_of(caller, id).await?, Some(receipt));
+        let order = match sharing {
+            Sharing::Put(key, PutBoardEntry { value, if_version }) => {
+                let change = BoardChange { key: key.clone(), value: Some(value), if_version, by: None };
+                let entry = root.change_board(change, receipt).await?;
+                return Performed::of(&entry.ok_or_else(|| none(&key))?, None);
+            }
+            Sharing::Take(key, if_version) => {
+                let change = BoardChange { key, value: None, if_version, by: None };
+                root.change_board(change, receipt).await?;
+                return Performed::of(&Deleted { deleted: true }, None);
+            }
+            Sharing::Clear => {
+                root.clear_board(receipt).await?;
+                return Performed::of(&Deleted { deleted: true }, None);
+            }
+            Sharing::Create(task) => TaskOrder::Create(new(task)),
+            Sharing::Update(id, change) => TaskOrder::Update(id, changed(change)),
+            Sharing::Delete(id) => TaskOrder::Delete(id),
+        };
+        match root.change_tasks(order, None, receipt).await? {
+            Some(task) => Performed::of(&task, None),
+            None => Performed::of(&Deleted { deleted: true }, None),
         }
-        let if_version = body.if_version.or(if_match);
-        let change = BoardChange { key: key.clone(), value: Some(body.value), if_version, by: None };
-        let entry = self.root_of(caller, id).await?.change_board(change).await?;
-        entry.map(|entry| BoardEntry::clone(&entry)).ok_or_else(|| none(&key))
-    }
-
-    /// Takes an entry off the board.
-    ///
-    /// # Errors
-    /// As [`Self::put_board_entry`].
-    pub async fn delete_board_entry(
-        &self,
-        caller: &Caller,
-        (id, key): (&SessionId, BoardKey),
-        if_version: Option<u64>,
-    ) -> Result<Deleted, ApiError> {
-        caller.needs(Access::Work)?;
-        let change = BoardChange { key, value: None, if_version, by: None };
-        self.root_of(caller, id).await?.change_board(change).await?;
-        Ok(Deleted { deleted: true })
     }
 
     /// A page of the tasks of a tree, in the order in which they were created: those behind `after`.
@@ -109,16 +109,18 @@ impl App {
         let next_cursor = items.last().filter(|_| more).map(|view| view.task.id.clone());
         Ok(Page { items, next_cursor })
     }
+}
 
-    /// Takes everything off the board.
-    ///
-    /// # Errors
-    /// As [`Self::board`].
-    pub async fn clear_board(&self, caller: &Caller, id: &SessionId) -> Result<Deleted, ApiError> {
-        caller.needs(Access::Work)?;
-        self.root_of(caller, id).await?.clear_board().await?;
-        Ok(Deleted { deleted: true })
-    }
+fn new(task: NewTask) -> TaskInput {
+    let NewTask { subject, description, active_form, owner, status, blocked_by } = task;
+    let (adds, adds_by) = (Vec::new(), blocked_by.unwrap_or_default());
+    TaskInput { subject: Some(subject), description, active_form, owner, status, adds, adds_by }
+}
+
+fn changed(change: ChangeTask) -> TaskInput {
+    let ChangeTask { status, subject, description, active_form, owner, add_blocks, add_blocked_by } = change;
+    let (adds, adds_by) = (add_blocks.unwrap_or_default(), add_blocked_by.unwrap_or_default());
+    TaskInput { subject, description, active_form, owner, status, adds, adds_by }
 }
 
 fn none(key: &BoardKey) -> ApiError {

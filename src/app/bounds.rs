@@ -12,6 +12,10 @@ const NO_CONTROLS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 const SAYS_SOMETHING: &str =
     "[^\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 
+/// What can be changed of a task.
+pub(super) const CHANGES_OF_TASKS: [&str; 7] =
+    ["status", "subject", "description", "activeForm", "owner", "addBlocks", "addBlockedBy"];
+
 /// Adds to the schema of the body `name` what is checked behind its parser.
 pub fn narrow(name: &str, schema: &mut Value) {
     if name == "ExplainCall" {
@@ -92,6 +96,18 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         "NewSessionToken" => {
             vec![("/properties/expiresInMs", json!({ "minimum": 1, "maximum": limit::SESSION_TOKEN_MS_MAX }))]
         }
+        "NewTask" => vec![
+            ("/properties/subject", json!({ "maxLength": limit::TASK_BYTES_MAX, "pattern": SAYS_SOMETHING })),
+            ("/properties/description", text(limit::TASK_BYTES_MAX)),
+            ("/properties/blockedBy", json!({ "maxItems": limit::TASKS_MAX })),
+        ],
+        "ChangeTask" => vec![
+            ("/properties/subject", json!({ "maxLength": limit::TASK_BYTES_MAX, "pattern": SAYS_SOMETHING })),
+            ("/properties/description", text(limit::TASK_BYTES_MAX)),
+            ("/properties/addBlocks", json!({ "maxItems": limit::TASKS_MAX })),
+            ("/properties/addBlockedBy", json!({ "maxItems": limit::TASKS_MAX })),
+            ("", one_or_more(&CHANGES_OF_TASKS)),
+        ],
         "PermissionRule" => vec![("/properties/pattern", json!({ "minLength": 1 }))],
         "CategoryFilter" => vec![("/anyOf/1", json!({ "minItems": 1 }))],
         "ExplainCall" => {

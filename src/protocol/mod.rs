@@ -80,7 +80,7 @@ pub use session::{
 pub use session_token::{MadeSessionToken, NewSessionToken, SessionTokenList, SessionTokenRole, SessionTokenView};
 pub use skill::{CommandKind, CommandList, CommandView, SkillList, SkillView};
 pub use snapshot::{OpenCall, Snapshot, Underway};
-pub use task::{TaskChange, TaskDeletion, TaskItem, TaskStatus, TaskView};
+pub use task::{ChangeTask, NewTask, TaskChange, TaskDeletion, TaskItem, TaskStatus, TaskView};
 pub use telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind};
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,

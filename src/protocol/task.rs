@@ -89,3 +89,53 @@ pub struct TaskDeletion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<TreeMember>,
 }
+
+/// `POST /sessions/:id/tasks`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewTask {
+    /// What is to be done, in a few words.
+    pub subject: String,
+    /// What belongs to it.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// What is shown while it is worked on.
+    #[serde(default)]
+    pub active_form: Option<String>,
+    /// Who works on it.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Where it stands. Default: nobody has begun it.
+    #[serde(default)]
+    pub status: Option<TaskStatus>,
+    /// Ids of tasks that come first.
+    #[serde(default)]
+    pub blocked_by: Option<Vec<String>>,
+}
+
+/// `PATCH /sessions/:id/tasks/:taskId`: only what is named changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChangeTask {
+    /// Where it stands.
+    #[serde(default)]
+    pub status: Option<TaskStatus>,
+    /// Other words for what is to be done.
+    #[serde(default)]
+    pub subject: Option<String>,
+    /// Another description.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// What is shown while it is worked on. Empty: nothing.
+    #[serde(default)]
+    pub active_form: Option<String>,
+    /// Who works on it. Empty: nobody.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Ids of tasks that wait for it from now on.
+    #[serde(default)]
+    pub add_blocks: Option<Vec<String>>,
+    /// Ids of tasks that it waits for from now on.
+    #[serde(default)]
+    pub add_blocked_by: Option<Vec<String>>,
+}

@@ -17,8 +17,8 @@ const OPEN: u8 = 0;
 const TAKEN: u8 = 1;
 const REVOKED: u8 = 2;
 
-/// Makes the rows of an answer and of the session's version behind it.
-type Rows = Box<dyn Fn(Box<RawValue>, u64) -> Vec<Write> + Send + Sync>;
+/// Makes the rows of an answer and of the session's version behind it, where there is one to tell.
+type Rows = Box<dyn Fn(Box<RawValue>, Option<u64>) -> Vec<Write> + Send + Sync>;
 
 /// A command's receipt.
 pub struct Receipt {
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Receipt {
 
 impl Receipt {
     /// A receipt whose rows are made by `rows`.
-    pub fn new(rows: impl Fn(Box<RawValue>, u64) -> Vec<Write> + Send + Sync + 'static) -> Self {
+    pub fn new(rows: impl Fn(Box<RawValue>, Option<u64>) -> Vec<Write> + Send + Sync + 'static) -> Self {
         Self { state: AtomicU8::new(OPEN), rows: Box::new(rows) }
     }
 
@@ -42,10 +42,10 @@ impl Receipt {
     ///
     /// # Errors
     /// `TIMEOUT` when it was called back: then nothing must be changed.
-    pub fn take<T: Serialize>(&self, answer: &T, version: u64) -> Result<Vec<Write>, ApiError> {
+    pub fn take<T: Serialize>(&self, answer: &T, version: impl Into<Option<u64>>) -> Result<Vec<Write>, ApiError> {
         let raw = to_raw_value(answer).map_err(|cause| ApiError::internal(cause.to_string()))?;
         match self.state.compare_exchange(OPEN, TAKEN, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok((self.rows)(raw, version)),
+            Ok(_) => Ok((self.rows)(raw, version.into())),
             Err(_) => Err(ApiError::new(ErrorCode::Timeout, "the command was called back before it began to change")),
         }
     }
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn of_taking_and_revoking_only_the_first_succeeds() {
         let taken = Receipt::new(|_, _| Vec::new());
-        assert!(taken.take(&1, 1).is_ok() && !taken.revoke() && taken.take(&1, 1).is_err());
+        assert!(taken.take(&1, 1_u64).is_ok() && !taken.revoke() && taken.take(&1, None::<u64>).is_err());
         let revoked = Receipt::new(|_, _| Vec::new());
         assert!(revoked.revoke() && !revoked.revoke());
-        assert_eq!(revoked.take(&1, 1).err().map(|error| error.code()), Some(ErrorCode::Timeout));
+        assert_eq!(revoked.take(&1, 1_u64).err().map(|error| error.code()), Some(ErrorCode::Timeout));
     }
 }

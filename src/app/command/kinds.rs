@@ -6,14 +6,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parse::Operation;
+use super::sharing;
 use crate::app::bounds::narrow;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
 use crate::base::limit;
 use crate::protocol::whole;
 use crate::protocol::{
-    AgentList, ApiError, CommandList, Compact, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork,
-    GrantId, GrantView, Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, SkillList, ToolList,
-    TurnId, TurnRecord, Undo, Undone,
+    AgentList, ApiError, BoardEntry, BoardKey, CommandList, Compact, Configure, Control, CreateSession, Deleted,
+    ExplainCall, Feedback, Fork, GrantId, GrantView, Health, Item, ModelList, NewTask, Page, PermissionExplanation,
+    Prompt, SessionView, SkillList, TaskView, ToolList, TurnId, TurnRecord, Undo, Undone,
 };
 
 /// Whether a session is named.
@@ -63,6 +64,12 @@ pub const KINDS: &[Kind] = &[
     kind("undo", Names::Must, body::<Undo>, answer::<Undone>),
     kind("redo", Names::Must, body::<Undo>, answer::<Undone>),
     kind("fork", Names::Must, body::<Fork>, answer::<SessionView>),
+    kind("put_board_entry", Names::Must, sharing::put, answer::<BoardEntry>),
+    kind("delete_board_entry", Names::Must, body::<BoardRef>, answer::<Deleted>),
+    kind("clear_board", Names::Must, body::<Nothing>, answer::<Deleted>),
+    kind("create_task", Names::Must, body::<NewTask>, answer::<TaskView>),
+    kind("update_task", Names::Must, sharing::update, answer::<TaskView>),
+    kind("delete_task", Names::Must, body::<TaskRef>, answer::<Deleted>),
     kind("revoke_grant", Names::May, body::<GrantRef>, answer::<Deleted>),
     kind("explain_permission", Names::May, body::<ExplainCall>, answer::<PermissionExplanation>),
     kind("get_session", Names::Must, body::<Showing>, answer::<SessionView>),
@@ -92,6 +99,25 @@ pub(super) struct Nothing {}
 pub(super) struct GrantRef {
     /// The grant.
     pub(super) grant_id: GrantId,
+}
+
+/// Which entry of the board.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct BoardRef {
+    /// Its key.
+    pub(super) key: BoardKey,
+    /// Refuse unless the entry has this version.
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub(super) if_version: Option<u64>,
+}
+
+/// Which task.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TaskRef {
+    /// The task.
+    pub(super) task_id: String,
 }
 
 /// Which turn.
@@ -228,7 +254,7 @@ fn begin(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": "newest" }] })
 }
 
-fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+pub(super) fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = T::json_schema(generator).to_value();
     narrow(&T::schema_name(), &mut schema);
     schema.try_into().unwrap_or_default()

@@ -21,6 +21,7 @@ mod outcome;
 mod parse;
 mod rate;
 mod run;
+mod sharing;
 
 #[cfg(test)]
 mod simulate;
@@ -54,6 +55,7 @@ use run::{Run, Tell};
 pub use kinds::{KINDS, Kind, Names};
 pub use outcome::Outcome;
 pub use parse::{ANONYMOUS, Command, Listed, Message, Operation, Request, Subscribe, Unread};
+pub use sharing::Sharing;
 
 /// What the pipeline asks of the application. Tests fill it with something smaller.
 pub(super) trait Operations: Send + Sync + 'static {

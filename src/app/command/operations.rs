@@ -23,7 +23,7 @@ pub(in crate::app) struct Performed {
 
 impl Performed {
     /// Something that was done.
-    pub(super) fn of<T: Serialize>(data: &T, version: Option<u64>) -> Result<Self, ApiError> {
+    pub(in crate::app) fn of<T: Serialize>(data: &T, version: Option<u64>) -> Result<Self, ApiError> {
         let data = to_raw_value(data).map_err(|cause| ApiError::internal(cause.to_string()))?;
         Ok(Self { data, version })
     }
@@ -96,6 +96,7 @@ impl App {
                 let view = self.fork_with(&caller, &named?, (body, Some(&receipt))).await?;
                 Performed::of(&view, Some(view.version))
             }
+            Operation::Share(sharing) => self.share(&caller, &named?, (sharing, receipt)).await,
             Operation::RevokeGrant(grant) => {
                 let deleted = self.revoke_grant(&caller, (grant, session.as_ref())).await?;
                 let version = match &session {
@@ -175,6 +176,7 @@ impl App {
             | Operation::Undo(_)
             | Operation::Redo(_)
             | Operation::Fork(_)
+            | Operation::Share(_)
             | Operation::RevokeGrant(_) => Err(ApiError::internal("a change came where only looking is done")),
         }
     }

@@ -10,6 +10,7 @@ use super::fields::{Fields, key_of, name_of};
 use super::kinds::{
     Cursor, GrantRef, HistoryPaging, KINDS, Kind, Names, Nothing, Paging, Showing, SubscribeBody, TurnRef,
 };
+use super::sharing::Sharing;
 use crate::app::bounds::check_some;
 use crate::app::{Begin, parse_json};
 use crate::base::limit;
@@ -72,6 +73,8 @@ pub enum Operation {
     Redo(Undo),
     /// `fork`: a new session that goes on from this one.
     Fork(Fork),
+    /// A change of what the sessions of a tree share.
+    Share(Sharing),
     /// `revoke_grant`.
     RevokeGrant(GrantId),
     /// `explain_permission`.
@@ -207,6 +210,7 @@ impl Operation {
             Self::Undo(_) => ("undo", Class::Change),
             Self::Redo(_) => ("redo", Class::Change),
             Self::Fork(_) => ("fork", Class::Change),
+            Self::Share(sharing) => (sharing.name(), Class::Change),
             Self::RevokeGrant(_) => ("revoke_grant", Class::Change),
             Self::ExplainPermission(_) => ("explain_permission", Class::Read),
             Self::GetSession(_) => ("get_session", Class::Read),
@@ -234,6 +238,7 @@ impl Operation {
                 | Self::Steer(_)
                 | Self::Compact(_)
                 | Self::Configure(..)
+                | Self::Share(_)
         )
     }
 
@@ -278,7 +283,10 @@ impl Operation {
             "list_commands" => nothing(body, whole, Self::List(Listed::Commands))?,
             "list_models" => nothing(body, whole, Self::List(Listed::Models))?,
             "get_health" => nothing(body, whole, Self::GetHealth)?,
-            other => return Err(unknown(other)),
+            other => match Sharing::read(other, body, whole)? {
+                Some(sharing) => Self::Share(sharing),
+                None => return Err(unknown(other)),
+            },
         })
     }
 }
@@ -414,6 +422,15 @@ impl Command {
             }
             Operation::Configure(_, if_version) | Operation::DeleteSession(if_version) => {
                 *if_version = self.if_version.take();
+                Ok(())
+            }
+            // A request's head is about what the request is about; a message names the session's version.
+            Operation::Share(sharing) if field == "If-Match" => {
+                if let Some(version) = self.if_version
+                    && sharing.hold_to(version)?
+                {
+                    self.if_version = None;
+                }
                 Ok(())
             }
             Operation::CreateSession(_) if self.if_version.is_some() => {

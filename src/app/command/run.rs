@@ -304,7 +304,7 @@ impl Run {
     fn receipt(&self, kept: &Arc<OnceLock<Arc<Outcome>>>) -> Receipt {
         let (names, fingerprint, kept) = (self.entered.names.clone(), self.entered.fingerprint(), Arc::clone(kept));
         Receipt::new(move |data, version| {
-            let outcome = Arc::new(Outcome::success(data, Some(version)));
+            let outcome = Arc::new(Outcome::success(data, version));
             let rows = names.iter().map(|name| row(name, fingerprint, Some(&outcome)));
             let writes = rows.collect();
             let _ = kept.set(outcome);

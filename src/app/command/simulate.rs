@@ -409,7 +409,7 @@ impl Operations for World {
             }
             let answer = json!({ "plan": number });
             if plan.rides() {
-                let rows = task.receipt.take(&answer, 1)?;
+                let rows = task.receipt.take(&answer, 1_u64)?;
                 let (tell, told) = tokio::sync::oneshot::channel();
                 let (disk, own) = (Arc::clone(&self.disk), plan.clone());
                 self.commit(rows, Box::new(move || disk.effect(&own)), Box::new(|result| drop(tell.send(result))));

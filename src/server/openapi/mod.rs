@@ -91,6 +91,7 @@ fn path(path: &str, schemas: &mut Schemas) -> Value {
             "runId" => (schemas.incoming::<crate::protocol::RunId>(), "The run."),
             "grantId" => (schemas.incoming::<crate::protocol::GrantId>(), "The grant."),
             "key" => (schemas.incoming::<crate::protocol::BoardKey>(), "The key."),
+            "taskId" => (json!({ "type": "string", "minLength": 1 }), "The task."),
             "tokenId" => (schemas.incoming::<crate::protocol::SessionTokenId>(), "The token's id, not the token."),
             _ => (json!({ "type": "string", "minLength": 1 }), "A name."),
         };

@@ -7,7 +7,7 @@ use axum::response::Response;
 use crate::protocol::{ApiError, BoardEntry, BoardKey};
 use crate::server::answer::{Answer, json, ok};
 use crate::server::call::Call;
-use crate::server::headers::{etag, expected_version};
+use crate::server::headers::etag;
 
 pub(super) async fn list(call: Call) -> Answer {
     let id = call.id("sessionId")?;
@@ -27,23 +27,46 @@ pub(super) async fn show(call: Call) -> Answer {
 
 pub(super) async fn put(mut call: Call) -> Answer {
     call.no_query()?;
-    let (id, key) = (call.id("sessionId")?, call.id("key")?);
-    let if_match = expected_version(&call.head.headers)?;
-    let body = call.json().await?;
-    Ok(entry(&call.shared.app.put_board_entry(&call.caller, (&id, key), (body, if_match)).await?))
+    let (id, key): (_, BoardKey) = (call.id("sessionId")?, call.id("key")?);
+    let body = call.bytes().await?;
+    let done = call.carry_out("put_board_entry", Some(id), (vec![("key", key.as_str().into())], &body)).await?;
+    let mut response = done.respond(StatusCode::OK);
+    response.headers_mut().insert(ETAG, etag(done.read::<BoardEntry>()?.version));
+    Ok(response)
 }
 
-pub(super) async fn delete(call: Call) -> Answer {
+pub(super) async fn delete(mut call: Call) -> Answer {
     call.no_query()?;
-    let (id, key) = (call.id("sessionId")?, call.id("key")?);
-    let if_match = expected_version(&call.head.headers)?;
-    ok(&call.shared.app.delete_board_entry(&call.caller, (&id, key), if_match).await?)
+    let (id, key): (_, BoardKey) = (call.id("sessionId")?, call.id("key")?);
+    let fields = vec![("key", key.as_str().into())];
+    Ok(call.carry_out("delete_board_entry", Some(id), (fields, b"")).await?.respond(StatusCode::OK))
 }
 
-pub(super) async fn clear(call: Call) -> Answer {
+pub(super) async fn clear(mut call: Call) -> Answer {
     call.no_query()?;
     let id = call.id("sessionId")?;
-    ok(&call.shared.app.clear_board(&call.caller, &id).await?)
+    Ok(call.carry_out("clear_board", Some(id), (Vec::new(), b"")).await?.respond(StatusCode::OK))
+}
+
+pub(super) async fn create_task(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    Ok(call.write("create_task", Some(id)).await?.respond(StatusCode::CREATED))
+}
+
+pub(super) async fn update_task(mut call: Call) -> Answer {
+    call.no_query()?;
+    let (id, task): (_, String) = (call.id("sessionId")?, call.id("taskId")?);
+    let body = call.bytes().await?;
+    let fields = vec![("taskId", task.into())];
+    Ok(call.carry_out("update_task", Some(id), (fields, &body)).await?.respond(StatusCode::OK))
+}
+
+pub(super) async fn delete_task(mut call: Call) -> Answer {
+    call.no_query()?;
+    let (id, task): (_, String) = (call.id("sessionId")?, call.id("taskId")?);
+    let fields = vec![("taskId", task.into())];
+    Ok(call.carry_out("delete_task", Some(id), (fields, b"")).await?.respond(StatusCode::OK))
 }
 
 pub(super) async fn tasks(call: Call) -> Answer {

@@ -16,6 +16,7 @@ use crate::session::actor::{BoardOrder, ChildOrder, NewPrompt, Order};
 use crate::session::live::Live;
 use crate::session::locks::Claimant;
 use crate::session::manager::{Manager, Shelf};
+use crate::session::receipt::Receipt;
 use crate::session::store_failure;
 use crate::store::SessionRow;
 use crate::tool::{HeldPath, Scope, TaskOrder, Tree};
@@ -113,7 +114,7 @@ impl Tree for TurnTree {
         (value, if_version): (Option<Value>, Option<u64>),
     ) -> BoxFuture<'_, Result<Option<Arc<BoardEntry>>, ApiError>> {
         let change = BoardChange { key, value, if_version, by: Some(self.member.clone()) };
-        Box::pin(async move { self.root()?.change_board(change).await })
+        Box::pin(async move { self.root()?.change_board(change, None).await })
     }
 
     fn tasks(&self) -> BoxFuture<'_, Result<Vec<TaskView>, ApiError>> {
@@ -121,7 +122,7 @@ impl Tree for TurnTree {
     }
 
     fn change_tasks(&self, order: TaskOrder) -> BoxFuture<'_, Result<Option<TaskView>, ApiError>> {
-        Box::pin(async move { self.root()?.change_tasks(order, self.member.clone()).await })
+        Box::pin(async move { self.root()?.change_tasks(order, Some(self.member.clone()), None).await })
     }
 
     fn send_to_peer<'a>(&'a self, who: &'a str, message: String) -> BoxFuture<'a, Result<(), ApiError>> {
@@ -191,12 +192,16 @@ impl Live {
         self.ask(|reply| Order::Board(BoardOrder::Look(reply))).await?
     }
 
-    /// Changes the board. What stands there then; None: nothing does any more.
+    /// Changes the board. What stands there then; None: nothing does any more. The receipt of a command goes into the same commit.
     ///
     /// # Errors
     /// Why nothing has changed.
-    pub async fn change_board(&self, change: BoardChange) -> Result<Option<Arc<BoardEntry>>, ApiError> {
-        let order = |reply| BoardOrder::Change(Box::new(change), reply);
+    pub async fn change_board(
+        &self,
+        change: BoardChange,
+        receipt: Option<Arc<Receipt>>,
+    ) -> Result<Option<Arc<BoardEntry>>, ApiError> {
+        let order = |reply| BoardOrder::Change(Box::new((change, receipt)), reply);
         self.ask(|reply| Order::Board(order(reply))).await?
     }
 
@@ -208,16 +213,26 @@ impl Live {
         self.ask(|reply| Order::Board(BoardOrder::Tasks(reply))).await?
     }
 
-    /// Changes the list of tasks. The task that it is about, as it is then; None: it is gone.
-    async fn change_tasks(&self, order: TaskOrder, by: TreeMember) -> Result<Option<TaskView>, ApiError> {
-        self.ask(|reply| Order::Board(BoardOrder::ChangeTasks(Box::new((order, by)), reply))).await?
-    }
-
-    /// Takes everything off the board.
+    /// Changes the list of tasks, for somebody of the tree or (None) a client. The task that it is about, as it is then; None: it
+    /// is gone. The receipt of a command goes into the same commit.
     ///
     /// # Errors
     /// Why nothing has changed.
-    pub async fn clear_board(&self) -> Result<(), ApiError> {
-        self.ask(|reply| Order::Board(BoardOrder::Clear(reply))).await?
+    pub async fn change_tasks(
+        &self,
+        order: TaskOrder,
+        by: Option<TreeMember>,
+        receipt: Option<Arc<Receipt>>,
+    ) -> Result<Option<TaskView>, ApiError> {
+        let order = |reply| BoardOrder::ChangeTasks(Box::new((order, by, receipt)), reply);
+        self.ask(|reply| Order::Board(order(reply))).await?
+    }
+
+    /// Takes everything off the board. The receipt of a command goes into the same commit.
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    pub async fn clear_board(&self, receipt: Option<Arc<Receipt>>) -> Result<(), ApiError> {
+        self.ask(|reply| Order::Board(BoardOrder::Clear(receipt, reply))).await?
     }
 }

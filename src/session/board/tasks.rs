@@ -12,7 +12,7 @@ use crate::protocol::{
 use crate::tool::TaskInput;
 
 /// The list.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::session) struct Tasks {
     tasks: BTreeMap<u64, TaskItem>,
     /// The newest id.

@@ -1,7 +1,7 @@
 //! The routes of what the sessions of a tree share.
 
-use super::{DELETE, GET, PUT, Row, row};
-use crate::protocol::{BoardEntry, Deleted, Page, PutBoardEntry, TaskView};
+use super::{DELETE, GET, PATCH, POST, PUT, Row, row};
+use crate::protocol::{BoardEntry, ChangeTask, Deleted, NewTask, Page, PutBoardEntry, TaskView};
 use crate::server::openapi::{cursor, if_match, limit, operation, position, query};
 use crate::server::routes::board;
 
@@ -25,12 +25,14 @@ pub(super) fn rows() -> Vec<Row> {
         .example(serde_json::json!({ "value": { "found": 3 } }))
         .gives::<BoardEntry>(200, "The entry.")
         .headers(&["ETag"])
-        .refuses(&[409]);
+        .command();
     let delete = operation("blackboard.delete", "Takes an entry off the board.")
         .takes(version())
         .gives::<Deleted>(200, "It is gone.")
-        .refuses(&[409]);
-    let clear = operation("blackboard.clear", "Takes everything off the board.").gives::<Deleted>(200, "It is empty.");
+        .command();
+    let clear = operation("blackboard.clear", "Takes everything off the board.")
+        .gives::<Deleted>(200, "It is empty.")
+        .command();
     let tasks = operation(
         "sessions.tasks",
         "The tasks that the sessions of a tree share, in the order in which they were created.",
@@ -39,12 +41,36 @@ pub(super) fn rows() -> Vec<Row> {
     .takes(position("cursor", "The `nextCursor` of the page before. Default: the first page."))
     .takes(limit())
     .gives::<Page<TaskView>>(200, "A page of tasks.");
-    vec![
+    let mut rows = vec![
         row(GET, "/sessions/{sessionId}/blackboard", board::list, list),
         row(DELETE, "/sessions/{sessionId}/blackboard", board::clear, clear),
         row(GET, "/sessions/{sessionId}/blackboard/{key}", board::show, show),
         row(PUT, "/sessions/{sessionId}/blackboard/{key}", board::put, put),
         row(DELETE, "/sessions/{sessionId}/blackboard/{key}", board::delete, delete),
         row(GET, "/sessions/{sessionId}/tasks", board::tasks, tasks),
+    ];
+    rows.extend(changes_of_tasks());
+    rows
+}
+
+fn changes_of_tasks() -> Vec<Row> {
+    let create = operation("tasks.create", "Adds a task to those that the sessions of a tree share.")
+        .body::<NewTask>()
+        .example(serde_json::json!({ "subject": "Write the tests", "blockedBy": ["1"] }))
+        .gives::<TaskView>(201, "The task.")
+        .command();
+    let update = operation("tasks.update", "Changes a task: where it stands, its words, its owner, what it waits for.")
+        .more("What somebody has in progress is not given to somebody else: set it back first.")
+        .full_body(|schemas| schemas.incoming::<ChangeTask>())
+        .example(serde_json::json!({ "status": "in_progress", "owner": "me" }))
+        .gives::<TaskView>(200, "The task.")
+        .command();
+    let delete = operation("tasks.delete", "Takes a task off the list: nobody waits for it any more.")
+        .gives::<Deleted>(200, "It is gone.")
+        .command();
+    vec![
+        row(POST, "/sessions/{sessionId}/tasks", board::create_task, create),
+        row(PATCH, "/sessions/{sessionId}/tasks/{taskId}", board::update_task, update),
+        row(DELETE, "/sessions/{sessionId}/tasks/{taskId}", board::delete_task, delete),
     ]
 }
