@@ -180,7 +180,7 @@ async function underAnother({ sessions, runs }) {
 }
 
 /** What the sessions of a tree share. */
-async function shared({ blackboard, sessions }) {
+async function shared({ blackboard, sessions, tasks }) {
   const first = await blackboard.put('under', 'a/b', { value: [1], ifVersion: 0 })
   assert.deepEqual([first.key, first.value], ['a/b', [1]])
   assert.deepEqual(await blackboard.get('fork', 'a/b'), first)
@@ -191,6 +191,13 @@ async function shared({ blackboard, sessions }) {
   await refusedWith(assert, 'NOT_FOUND', blackboard.get('fork', 'a/b'))
   assert.deepEqual(await blackboard.clear('fork'), { deleted: true })
   assert.deepEqual(await gathered(sessions.tasks('under')), [])
+  const task = await tasks.create('under', { subject: 'build' }, { idempotencyKey: 'task-1' })
+  assert.deepEqual(await tasks.create('under', { subject: 'build' }, { idempotencyKey: 'task-1' }), task)
+  const begun = await tasks.update('fork', task.id, { status: 'in_progress', owner: 'me' })
+  assert.deepEqual([begun.id, begun.status, begun.owner], ['1', 'in_progress', 'me'])
+  assert.deepEqual(await gathered(sessions.tasks('under')), [begun])
+  assert.deepEqual(await tasks.delete('under', task.id), { deleted: true })
+  assert.deepEqual(await gathered(sessions.tasks('fork')), [])
 }
 
 /** Operations that stand for themselves: those that this version of the document has. */

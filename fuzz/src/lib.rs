@@ -179,6 +179,7 @@ pub mod app {
         mod fingerprint;
         mod kinds;
         mod parse;
+        mod sharing;
 
         #[path = "../../../fuzz/src/inside/commands.rs"]
         pub mod inside;

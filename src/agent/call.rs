@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Gate, Sink};
+use super::{Gate, Sink, Untold};
 use crate::base::ear::Ear;
 use crate::base::{limit, panics};
 use crate::hook::{Before, CallPoint, Hooks, Line, NoHooks};
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
+use crate::protocol::{
+    ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,
+};
 use crate::tool::{
     JudgedPaths, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput,
     bound_output, bound_parts, canonical, validate_call,
@@ -29,6 +31,8 @@ use crate::tool::{
 pub struct CallEnvironment {
     /// Where the tools are.
     pub registry: Arc<Registry>,
+    /// The tools of it that the model is not told of.
+    pub untold: Arc<Untold>,
     /// Who gives permission.
     pub gate: Arc<dyn Gate>,
     /// The hooks.
@@ -52,7 +56,15 @@ impl CallEnvironment {
     pub fn new(registry: Arc<Registry>, gate: Arc<dyn Gate>) -> Self {
         let scope = Arc::clone(&registry.scope);
         let (hooks, clients) = (Arc::new(NoHooks), Line::default());
-        Self { registry, gate, hooks, sink: None, session: None, scope, clients, ear: None }
+        let untold = Arc::default();
+        Self { registry, untold, gate, hooks, sink: None, session: None, scope, clients, ear: None }
+    }
+}
+
+impl CallEnvironment {
+    /// The tools that the model is told of.
+    pub(super) fn told(&self) -> Arc<[ToolDefinition]> {
+        self.untold.left_of(&self.registry)
     }
 }
 
@@ -273,9 +285,10 @@ impl Prepared {
         asked: (&str, &str),
         cancel: &CancellationToken,
     ) -> CallOutcome {
-        if let Err(failure) = self.claim_paths() {
-            return failed(asked.0, asked.1, failure.bounded(self.chars_max(environment)), None);
-        }
+        let holding = match self.claim_paths().await {
+            Ok(holding) => holding,
+            Err(failure) => return failed(asked.0, asked.1, failure.bounded(self.chars_max(environment)), None),
+        };
         let started = Instant::now();
         // What cannot say itself what it does to files may be a command.
         let recorder = self.is_command().then(|| environment.scope.recorder.lock().clone()).flatten();
@@ -283,6 +296,7 @@ impl Prepared {
             recorder.command_begins().await;
         }
         let run = self.run_tool(environment).await;
+        drop(holding);
         if let Some(recorder) = &recorder {
             recorder.command_ended().await;
         }

@@ -165,7 +165,7 @@ impl Turn {
                 }
             }
             Some(_) | None => {
-                let tools = self.input.environment.registry.definitions();
+                let tools = self.input.environment.told();
                 let of_tool = |tool: &crate::protocol::ToolDefinition| {
                     let parameters = serde_json::to_string(&tool.parameters).map_or(0, |text| text.len());
                     tool.name.len() + tool.description.len() + parameters

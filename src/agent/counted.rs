@@ -10,7 +10,7 @@ impl Turn {
     /// Tokens of a request with these messages, the system text and the tools included.
     pub(super) async fn counted(&self, messages: Messages) -> u64 {
         let id = self.input.model.id().to_owned();
-        let (system, tools) = (self.input.system.clone(), self.input.environment.registry.definitions());
+        let (system, tools) = (self.input.system.clone(), self.input.environment.told());
         let estimate = messages.estimated_tokens();
         let count = move || messages.context_tokens(&id, counter(&id).beside(&system, &tools));
         // It breaks on no text; should it, the length has to do.

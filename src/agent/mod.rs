@@ -28,6 +28,7 @@ mod tests;
 mod told;
 mod touched;
 mod turn;
+mod untold;
 mod wants;
 mod watch;
 mod whole;
@@ -47,6 +48,7 @@ pub use compact::Compacting;
 pub use gate::RulesGate;
 pub use sample::TurnSampler;
 pub use turn::{Ended, Progress, TurnInput, TurnOutcome, run_turn};
+pub use untold::Untold;
 
 /// Events could not be written down. The turn ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -162,6 +162,7 @@ fn registry() -> Registry {
 fn environment(log: &Arc<Log>) -> CallEnvironment {
     CallEnvironment {
         registry: Arc::new(registry()),
+        untold: Arc::default(),
         gate: Arc::new(Verdict(true, "")),
         hooks: Arc::new(NoHooks),
         sink: Some(Arc::clone(log) as Arc<dyn Sink>),

@@ -387,7 +387,7 @@ impl Turn {
         let request = ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: self.unfit.as_ref().map_or_else(|| messages.clone(), |unfit| unfit.told(&messages)),
-            tools: self.input.environment.registry.definitions(),
+            tools: self.input.environment.told(),
             reasoning: self.input.reasoning,
             cache_key: self.input.environment.session.as_ref().map(ToString::to_string),
             output_schema: self.input.output_schema.as_deref().map(|schema| Arc::new(Value::Object(schema.clone()))),

@@ -13,7 +13,7 @@ const SAYS_SOMETHING: &str =
     "[^\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 
 /// What can be changed of a task.
-pub(super) const CHANGES_OF_TASKS: [&str; 7] =
+pub const CHANGES_OF_TASKS: [&str; 7] =
     ["status", "subject", "description", "activeForm", "owner", "addBlocks", "addBlockedBy"];
 
 /// Adds to the schema of the body `name` what is checked behind its parser.

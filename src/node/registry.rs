@@ -158,6 +158,7 @@ impl NativeRegistry {
         };
         bridge.leftovers.note(&registry.scope);
         let environment = CallEnvironment {
+            untold: Arc::default(),
             scope: Arc::clone(&registry.scope),
             registry: Arc::new(registry),
             gate: Arc::new(gate),

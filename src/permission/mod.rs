@@ -32,7 +32,7 @@ pub use floor::{FLOOR, Floor, FloorEntry, FloorHit};
 pub use grants::{Grants, Wanted, grant_place};
 pub use later::runs_later;
 pub use rules::{Basis, Facts, Hidden, Rules, Verdict, decide};
-pub use shell::command_parts;
+pub use shell::{WrittenPath, command_parts, written_paths};
 pub use subject::{PathSubject, Subject};
 
 #[cfg(test)]

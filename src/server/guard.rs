@@ -249,15 +249,24 @@ fn reaches(method: &Method, path: &str, session: &SessionId) -> bool {
     }
     let within = path.strip_prefix("/sessions/").and_then(|rest| rest.strip_prefix(session.as_str()));
     let Some(within) = within else { return false };
+    // One thing of a list, and nothing further.
+    let one_of = |list: &str| within.strip_prefix(list).is_some_and(|one| !one.is_empty() && !one.contains('/'));
     match method.as_str() {
         "GET" | "HEAD" => {
-            matches!(within, "" | "/events" | "/history" | "/turns" | "/diff" | "/agent" | "/mcp")
-                || within.strip_prefix("/turns/").is_some_and(|turn| !turn.contains('/'))
+            one_of("/turns/")
+                || one_of("/blackboard/")
+                || matches!(
+                    within,
+                    "" | "/events" | "/history" | "/turns" | "/diff" | "/agent" | "/mcp" | "/blackboard" | "/tasks"
+                )
         }
         "POST" => matches!(
             within,
-            "/prompt" | "/compact" | "/abort" | "/interrupt" | "/pause" | "/resume" | "/undo" | "/redo"
+            "/prompt" | "/compact" | "/abort" | "/interrupt" | "/pause" | "/resume" | "/undo" | "/redo" | "/tasks"
         ),
+        "PUT" => one_of("/blackboard/"),
+        "PATCH" => one_of("/tasks/"),
+        "DELETE" => within == "/blackboard" || one_of("/blackboard/") || one_of("/tasks/"),
         _ => false,
     }
 }

@@ -17,6 +17,7 @@ mod lanes;
 mod rights;
 mod spawn;
 mod tree;
+mod useless;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -42,6 +43,7 @@ use crate::tool::{ChildState, Children, Registry, Spawn};
 pub(super) use lanes::{Lanes, Slot, Unfinished};
 pub use rights::{AgentRole, may_work_in};
 pub(super) use rights::{Ceiling, ceilings, narrowed};
+pub(super) use useless::of_no_use;
 
 /// Ends of runs of which a session remembers what became of their working trees.
 const MERGES_MAX: usize = 200;

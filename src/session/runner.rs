@@ -14,7 +14,7 @@ use super::actor::Order;
 use super::agent_rules::iterations;
 use super::board::lend_tree;
 use super::budget::{Budgets, Purse, Works, purse, run_within};
-use super::children::{TurnChildren, narrowed};
+use super::children::{TurnChildren, narrowed, of_no_use};
 use super::clients::SessionClients;
 use super::gate::SessionGate;
 use super::helm::Helm;
@@ -26,11 +26,15 @@ use super::metered::Metered;
 use super::sink::TurnSink;
 use super::traced::log_span;
 use super::{Terms, Workbench, titling};
-use crate::agent::{CallEnvironment, Compacting, Ended, Gate, Progress, Sink, TurnInput, TurnOutcome, TurnSampler};
+use crate::agent::{
+    CallEnvironment, Compacting, Ended, Gate, Progress, Sink, TurnInput, TurnOutcome, TurnSampler, Untold,
+};
 use crate::hook::{Clients as _, Line, Notice};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, StopReason};
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnTask};
+use crate::protocol::{
+    ErrorBody, ErrorCode, EventBody, HeldCall, Lineage, Message, NoticeLevel, Part, TurnId, TurnTask,
+};
 use crate::store::{SessionRow, SessionSettings, StoreError};
 use crate::tool::{ChangeRecorder, Children, Registry, Scope};
 
@@ -43,6 +47,8 @@ pub(super) struct Job {
     pub(super) shelf: Arc<Shelf>,
     /// Of a session under another one.
     pub(super) row: Option<Box<SessionRow>>,
+    /// Where it stands in its tree, if it stands under another one.
+    pub(super) lineage: Option<Lineage>,
     pub(super) bench: Arc<dyn Workbench>,
     pub(super) terms: Arc<Terms>,
     pub(super) turn: TurnId,
@@ -182,6 +188,7 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     begin_command(agent_works).await;
     let gate: Arc<dyn Gate> = Arc::new(job.gate.of(equipment.agent.clone()));
+    let untold = Arc::new(Untold::new(of_no_use(job.lineage.as_ref(), terms.limits.read().subagent_depth)));
     let clients = Line::new(Arc::new(talk), job.cancel.clone());
     let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
     let environment = CallEnvironment {
@@ -190,6 +197,7 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
         session: Some(job.live.id.clone()),
         scope: job.scope,
+        untold,
         ..CallEnvironment::new(equipment.registry, gate)
     };
     let input = TurnInput {
@@ -250,6 +258,7 @@ async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
     let manager = Manager { shelf: Arc::clone(&job.shelf) };
     let above = manager.above(&row).await.map_err(|error| error.0)?;
     let lineage = row.lineage.as_deref().cloned().unwrap_or_default();
+    job.lineage = Some(lineage.clone());
     job.settings = narrowed(&job.settings, &lineage, &above)?;
     job.gate.mode = job.settings.permission_mode;
     job.gate.hold_to(&above, job.bench.as_ref()).await?;

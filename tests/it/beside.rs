@@ -23,7 +23,7 @@ fn directs(ask: &Ask) -> Vec<Does> {
         vec![Does::Calls("spawn_agent", spawn)]
     };
     match (word, ask.results.last()) {
-        ("hold" | "lock", Some(_)) => vec![Does::Waits, Does::Says("let go")],
+        ("hold" | "lock" | "runs", Some(_)) => vec![Does::Waits, Does::Says("let go")],
         (_, Some(result)) => vec![Does::Says(Box::leak(format!("heard: {result}").into_boxed_str()))],
         ("sub", None) => spawn(rest, "hierarchical", false),
         ("back", None) => spawn(rest, "hierarchical", true),
@@ -31,6 +31,7 @@ fn directs(ask: &Ask) -> Vec<Does> {
         ("peer", None) => spawn(rest, "peer", true),
         ("hang", None) => vec![Does::Waits, Does::Says("woken")],
         ("write" | "hold", None) => vec![Does::Calls("fs_write", json!({ "path": rest, "content": "x" }))],
+        ("sh" | "runs", None) => vec![Does::Calls("bash", json!({ "command": rest }))],
         ("again", None) => vec![Does::Calls("fs_write", json!({ "path": rest, "content": "y" }))],
         ("lock" | "trylock", None) => vec![Does::Calls("lock_paths", json!({ "paths": [rest] }))],
         ("unlock", None) => vec![Does::Calls("unlock_paths", json!({}))],
@@ -119,6 +120,47 @@ async fn what_one_writes_another_does_not_write_over_meanwhile() {
     ends(&house, &session, &holder).await;
     let done = says(&house, &session, "sub four again a.txt").await;
     assert!(!done.contains("another agent"), "{done}");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn what_a_command_says_that_it_writes_is_held_too() {
+    let (model, gate) = Director::held(directs);
+    let extras = Extras { models: vec![model], ..Extras::default() };
+    let allow = |settings: &mut simse::config::Settings| {
+        settings.permissions.default_policy = simse::protocol::PermissionPolicy::Allow;
+        settings.permissions.rules.clear();
+    };
+    let house = House::fitted(ListenOptions::default(), allow, extras).await;
+    let session = root(&house).await;
+    std::fs::create_dir(house.work.path().join("sub")).unwrap();
+    let holder = starts(&house, &session, ("one", "back one hold sub/a.txt")).await;
+    for command in [
+        "echo z > sub/a.txt",
+        "cd sub && echo z | tee -a a.txt",
+        "rm -r sub",
+        "touch b.txt; mv b.txt sub/a.txt",
+        "sed -i s/x/z/ sub/a.txt",
+        "cp /etc/hostname sub/a.txt",
+    ] {
+        let refused = says(&house, &session, &format!("sub two sh {command}")).await;
+        assert!(refused.contains("another agent of this work, one, which holds it for"), "{command}: {refused}");
+    }
+    assert_eq!(std::fs::read_to_string(house.work.path().join("sub/a.txt")).unwrap(), "x", "nothing ran");
+    assert!(!house.work.path().join("b.txt").exists(), "all of a line or nothing of it");
+    for command in ["cat sub/a.txt", "echo z > sub/b.txt", "cp sub/a.txt sub/c.txt"] {
+        let done = says(&house, &session, &format!("sub three sh {command}")).await;
+        assert!(!done.contains("another agent"), "{command}: {done}");
+    }
+    gate.add_permits(1);
+    ends(&house, &session, &holder).await;
+    // And what a command writes others do not write over meanwhile.
+    let holder = starts(&house, &session, ("four", "back four runs echo y > sub/a.txt")).await;
+    let refused = says(&house, &session, "sub five again sub/a.txt").await;
+    assert!(refused.contains("another agent of this work, four"), "{refused}");
+    gate.add_permits(1);
+    ends(&house, &session, &holder).await;
+    assert_eq!(std::fs::read_to_string(house.work.path().join("sub/a.txt")).unwrap(), "y\n");
     house.close().await;
 }
 

@@ -441,3 +441,95 @@ async fn it_goes_with_its_session_and_survives_the_end_of_a_sub_agent() {
     assert_eq!(gone.status, 404, "{gone:?}");
     house.close().await;
 }
+
+/// A client's write, with a key.
+async fn write(house: &House, (method, path): (&str, &str), key: &str, body: Option<Value>) -> Reply {
+    let asked = request(house.address, method, path).header("Idempotency-Key", key);
+    let asked = if let Some(body) = body { asked.json(&body) } else { asked };
+    asked.send(house.address).await
+}
+
+#[tokio::test]
+async fn clients_change_tasks_and_entries_once_for_each_key_over_a_restart_too() {
+    let data = tempfile::tempdir().unwrap();
+    let storage = Storage::Directory(data.path().join("d"));
+    let kept = storage.clone();
+    let first = house(move |settings| settings.storage = kept).await;
+    let session = root(&first).await;
+    first.prompt(&session, "sub get k").await;
+    // By the id of a sub-agent, it is its tree's all the same.
+    let below = child(&first, &session).await;
+    let (tasks, entry) = (format!("/sessions/{below}/tasks"), format!("/sessions/{below}/blackboard/k"));
+    let create = json!({ "subject": "build", "description": "all of it", "owner": "helper" });
+    let writes = [
+        ("POST", tasks.clone(), "t1", Some(create.clone()), 201),
+        ("POST", tasks.clone(), "t2", Some(json!({ "subject": "test", "blockedBy": ["1"] })), 201),
+        ("PATCH", format!("{tasks}/1"), "t3", Some(json!({ "status": "in_progress" })), 200),
+        ("DELETE", format!("{tasks}/2"), "t4", None, 200),
+        ("PUT", entry.clone(), "b1", Some(json!({ "value": { "a": 1 } })), 200),
+        ("PUT", format!("/sessions/{below}/blackboard/gone"), "b2", Some(json!({ "value": 2 })), 200),
+        ("DELETE", format!("/sessions/{below}/blackboard/gone"), "b3", None, 200),
+    ];
+    let events = async |house: &House| {
+        let types = "task.create,task.update,task.delete,blackboard.set,blackboard.delete";
+        let path = format!("/sessions/{session}/history?events=true&types={types}&limit=1000");
+        house.call("GET", &path, None).await.json()["items"].as_array().unwrap().clone()
+    };
+    let mut answers = Vec::new();
+    for (method, path, key, body, status) in &writes {
+        let reply = write(&first, (method, path), key, body.clone()).await;
+        assert_eq!(reply.status, *status, "{method} {path}: {reply:?}");
+        assert_eq!(reply.header("idempotency-replayed"), None);
+        answers.push(reply.json());
+    }
+    assert_eq!(answers[2]["status"], "in_progress");
+    let told = events(&first).await;
+    assert_eq!(told.len(), writes.len(), "{told:?}");
+    assert!(told.iter().all(|event| event["payload"].get("by").is_none()), "a client has: {told:?}");
+    let etag = put(&first, &session, "etag", json!({ "value": 1 })).await;
+    assert_eq!(etag.header("etag"), Some(format!("\"{}\"", etag.json()["version"]).as_str()), "{etag:?}");
+    // The same key is the same answer, and something else under it is refused.
+    let again = async |house: &House, count: usize| {
+        for ((method, path, key, body, status), answer) in writes.iter().zip(&answers) {
+            let reply = write(house, (method, path), key, body.clone()).await;
+            assert_eq!((reply.status, reply.header("idempotency-replayed")), (*status, Some("true")), "{path}");
+            assert_eq!(reply.json(), *answer, "{path}");
+        }
+        let other = write(house, ("POST", &tasks), "t1", Some(json!({ "subject": "other" }))).await;
+        assert_eq!((other.status, other.code().as_str()), (409, "CONFLICT"), "{other:?}");
+        assert_eq!(events(house).await.len(), count, "nothing was done twice");
+    };
+    again(&first, writes.len() + 1).await;
+    for (method, path, body, status, names) in [
+        ("POST", tasks.clone(), json!({}), 400, "subject"),
+        ("POST", tasks.clone(), json!({ "subject": "a", "status": "done" }), 400, "status"),
+        ("PATCH", format!("{tasks}/1"), json!({ "title": "a" }), 400, "title"),
+        ("PATCH", format!("{tasks}/1"), json!({ "taskId": "2", "owner": "x" }), 400, "taskId"),
+        ("PATCH", format!("{tasks}/1"), json!({}), 400, "body"),
+        ("PATCH", format!("{tasks}/9"), json!({ "owner": "x" }), 404, "task \"9\""),
+        ("DELETE", format!("{tasks}/9"), json!({}), 404, "task \"9\""),
+        ("PATCH", format!("{tasks}/1"), json!({ "status": "in_progress", "owner": "me" }), 409, "by helper"),
+        ("PATCH", format!("{tasks}/1"), json!({ "addBlockedBy": ["1"] }), 409, "waits for"),
+        ("PUT", entry.clone(), json!({ "values": 1 }), 400, "value"),
+        ("PUT", entry.clone(), json!({ "value": 1, "ifVersion": 0 }), 409, "version"),
+    ] {
+        let reply = first.call(method, &path, Some(body)).await;
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        assert!(reply.status == status && text.contains(names), "{method} {path}: {text}");
+    }
+    let work = first.work.path().canonicalize().unwrap();
+    let House { app, server, work: _keep, .. } = first;
+    app.shutdown(std::time::Duration::ZERO).await.unwrap();
+    server.stop(std::time::Duration::from_secs(5)).await;
+    drop(app);
+    let second = house(move |settings| {
+        settings.storage = storage;
+        settings.allowed_roots = vec![work.clone()];
+        settings.working_directory = work;
+    })
+    .await;
+    again(&second, writes.len() + 1).await;
+    let there = second.call("GET", &tasks, None).await.json();
+    assert_eq!((there["items"].as_array().unwrap().len(), &there["items"][0]["owner"]), (1, &json!("helper")));
+    second.close().await;
+}

@@ -5,13 +5,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use simse::app::Extras;
 use simse::config::Storage;
 use simse::protocol::PermissionPolicy;
 use simse::server::ListenOptions;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::binary::{Serving, ended, simse};
-use crate::support::house::{Does, House};
+use crate::support::house::{Ask, Director, Does, House};
 use crate::support::http::{PATIENCE, Reply, Request, Stream, request, within};
 
 const BOTH: &str = "application/json, text/event-stream";
@@ -485,6 +486,49 @@ async fn two_clients_see_nothing_of_each_other() {
         let values = client.ask("completion/complete", json!({ "ref": of, "argument": argument })).await;
         assert_eq!(values["result"]["completion"]["total"], want, "{values}");
     }
+    house.close().await;
+}
+
+/// What a sub-agent asks, the client of the session above it is asked, whoever waits for that; and nobody hangs.
+#[tokio::test]
+async fn what_a_sub_agent_asks_reaches_the_client_too() {
+    let directs = |ask: &Ask| match (ask.said.split_once(' '), ask.results.last()) {
+        (_, Some(result)) => vec![Does::Says(Box::leak(format!("heard: {result}").into_boxed_str()))],
+        (Some(("sub", task)), None) => {
+            vec![Does::Calls("spawn_agent", json!({ "task": task, "name": "helper", "tools": ["*"] }))]
+        }
+        _ => vec![Does::Calls("bash", json!({ "command": format!("touch {}; echo ran", ask.said) }))],
+    };
+    let (model, _) = Director::held(directs);
+    let ask = |settings: &mut simse::config::Settings| {
+        settings.permissions.default_policy = PermissionPolicy::Ask;
+        settings.limits.permission_timeout_ms = 3_000;
+        let rule = json!({ "tool": "spawn_agent", "policy": "allow" });
+        settings.permissions.rules = vec![serde_json::from_value(rule).unwrap()];
+    };
+    let extras = Extras { models: vec![model], ..Extras::default() };
+    let house = House::fitted(ListenOptions::default(), ask, extras).await;
+    let mut client = Mcp::open(house.address, true, &[]).await;
+    for (name, answer, ran) in [("one", accept("allow"), true), ("two", accept("deny"), false)] {
+        let body = json!({ "prompt": format!("sub {name}"), "model": "test/director", "title": name });
+        let accepted = client.call("session_prompt", body).await["structuredContent"].clone();
+        let wait = json!({ "sessionId": accepted["sessionId"], "turnId": accepted["turnId"] });
+        let mut stream = client.start_call("session_wait", wait).await;
+        let asked = client.decide(&mut stream, answer).await;
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.starts_with("The sub-agent ses_") && message.contains("`bash`"), "{asked}");
+        let result = until(&mut stream, "").await["result"].clone();
+        assert_eq!(result["structuredContent"]["status"], "completed", "{result}");
+        assert_eq!(house.work.path().join(name).exists(), ran, "{result}");
+    }
+    // Who cannot be asked is not waited for without end, and nothing runs.
+    let mut deaf = Mcp::open(house.address, false, &[]).await;
+    let body = json!({ "prompt": "sub three", "model": "test/director" });
+    let accepted = deaf.call("session_prompt", body).await["structuredContent"].clone();
+    let wait = json!({ "sessionId": accepted["sessionId"], "turnId": accepted["turnId"] });
+    let result = within(deaf.call("session_wait", wait)).await;
+    assert_eq!(result["structuredContent"]["status"], "completed", "{result}");
+    assert!(!house.work.path().join("three").exists(), "{result}");
     house.close().await;
 }
 

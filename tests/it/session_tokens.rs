@@ -70,18 +70,35 @@ async fn a_token_for_one_session_opens_that_and_nothing_else() {
     let (token, _) = made(&owner, "mine", json!({})).await;
     let agent = With(&serving, token);
     let opens = |method: &str, path: &str| {
-        let reads = ["", "/events", "/history", "/turns", "/turns/{turnId}", "/diff", "/agent", "/mcp"];
-        let works = ["/prompt", "/compact", "/abort", "/interrupt", "/pause", "/resume", "/undo", "/redo"];
+        let reads = [
+            "",
+            "/events",
+            "/history",
+            "/turns",
+            "/turns/{turnId}",
+            "/diff",
+            "/agent",
+            "/mcp",
+            "/blackboard",
+            "/tasks",
+        ];
+        let works = ["/prompt", "/compact", "/abort", "/interrupt", "/pause", "/resume", "/undo", "/redo", "/tasks"];
+        let shares = ["/blackboard", "/blackboard/{key}", "/tasks/{taskId}"];
         let within = path.strip_prefix("/sessions/{sessionId}");
         let known = if method == "get" { &reads[..] } else { &works[..] };
         path == "/mcp"
-            || within.is_some_and(|within| method != "patch" && method != "delete" && known.contains(&within))
+            || within.is_some_and(|within| !["put", "patch", "delete"].contains(&method) && known.contains(&within))
+            || within.is_some_and(|within| (method != "get" || within != "/tasks/{taskId}") && shares.contains(&within))
     };
     let mut opened = 0;
     for (path, methods) in routes() {
         for method in methods {
             for session in ["mine", "other"] {
-                let place = path.replace("{sessionId}", session).replace("{turnId}", "turn_1");
+                let place = path
+                    .replace("{sessionId}", session)
+                    .replace("{turnId}", "turn_1")
+                    .replace("{key}", "k")
+                    .replace("{taskId}", "1");
                 let place = place.replace("{tokenId}", "tok_1").replace("{grantId}", "g").replace("{nonce}", "0");
                 // What is no body of it is refused behind the guard.
                 let request = agent.request(method, &place).header("Accept", BOTH);
@@ -93,7 +110,14 @@ async fn a_token_for_one_session_opens_that_and_nothing_else() {
             }
         }
     }
-    assert_eq!(opened, 16 + 2 * 3, "every way that there is was tried");
+    assert_eq!(opened, 16 + 9 + 2 * 3, "every way that there is was tried");
+    // What its session shares with those beside it it reads and writes, and of no other.
+    let put = agent.call("PUT", "/sessions/mine/blackboard/k", json!({ "value": 1 })).await;
+    assert_eq!((put.status, &put.json()["value"]), (200, &json!(1)), "{put:?}");
+    let task = agent.call("POST", "/sessions/mine/tasks", json!({ "subject": "s" })).await;
+    assert_eq!((task.status, &task.json()["id"]), (201, &json!("1")), "{task:?}");
+    assert_eq!(agent.call("PUT", "/sessions/other/blackboard/k", json!({ "value": 1 })).await.status, 403);
+    assert_eq!(owner.call("GET", "/sessions/other/blackboard", json!({})).await.json()["items"], json!([]));
     // What a prompt brings along, and what it may not.
     let prompt = json!({ "prompt": "hello", "configure": { "permissionMode": "auto" } });
     assert_eq!(agent.call("POST", "/sessions/mine/prompt", prompt).await.status, 403);

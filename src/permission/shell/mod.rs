@@ -17,8 +17,10 @@ mod special;
 mod walk;
 mod word;
 mod wrap;
+mod written;
 
 pub(super) use special::GIT_VALUE_OPTIONS;
+pub use written::{WrittenPath, written_paths};
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -142,6 +142,7 @@ impl Actor {
             live: Arc::clone(&self.live),
             shelf: Arc::clone(&self.shelf),
             row: self.row.lineage.is_some().then(|| Box::new(self.row.clone())),
+            lineage: None,
             bench: Arc::clone(&self.bench),
             terms: Arc::clone(&self.terms),
             turn,
