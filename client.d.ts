@@ -764,6 +764,24 @@ export interface ChangeReport {
   readonly uncovered?: readonly PathReason[]
 }
 
+/** `PATCH /sessions/:id/tasks/:taskId`: only what is named changes. */
+export type ChangeTask = {
+  /** Where it stands. */
+  readonly status?: TaskStatus | null | undefined
+  /** Other words for what is to be done. */
+  readonly subject?: string | null | undefined
+  /** Another description. */
+  readonly description?: string | null | undefined
+  /** What is shown while it is worked on. Empty: nothing. */
+  readonly activeForm?: string | null | undefined
+  /** Who works on it. Empty: nobody. */
+  readonly owner?: string | null | undefined
+  /** Ids of tasks that wait for it from now on. */
+  readonly addBlocks?: readonly string[] | null | undefined
+  /** Ids of tasks that it waits for from now on. */
+  readonly addBlockedBy?: readonly string[] | null | undefined
+} & ({ readonly status: TaskStatus } | { readonly subject: string } | { readonly description: string } | { readonly activeForm: string } | { readonly owner: string } | { readonly addBlocks: readonly string[] } | { readonly addBlockedBy: readonly string[] })
+
 /** What was undone was done again by a client. */
 export interface ChangesRedoneEvent {
   /** Its number in its session, from 1. */
@@ -2952,6 +2970,22 @@ export interface NewSessionToken {
   readonly expiresInMs?: number | null | undefined
 }
 
+/** `POST /sessions/:id/tasks`. */
+export interface NewTask {
+  /** What is to be done, in a few words. */
+  readonly subject: string
+  /** What belongs to it. */
+  readonly description?: string | null | undefined
+  /** What is shown while it is worked on. */
+  readonly activeForm?: string | null | undefined
+  /** Who works on it. */
+  readonly owner?: string | null | undefined
+  /** Where it stands. Default: nobody has begun it. */
+  readonly status?: TaskStatus | null | undefined
+  /** Ids of tasks that come first. */
+  readonly blockedBy?: readonly string[] | null | undefined
+}
+
 /** How much a notice matters. */
 export type NoticeLevel =
   /** Good to know. */
@@ -5096,13 +5130,27 @@ export interface BlackboardClient {
     readonly limit?: number | undefined
   }): PagedList<BoardEntry>
   /** Takes everything off the board. */
-  clear(sessionId: string, options?: CallOptions): Promise<Deleted>
+  clear(sessionId: string, options?: WriteOptions): Promise<Deleted>
   /** An entry of what the sessions of a tree share. */
   get(sessionId: string, key: string, options?: CallOptions): Promise<BoardEntry>
   /** Puts a value on the board that the sessions of a tree share. */
   put(sessionId: string, key: string, body: PutBoardEntry, options?: VersionedOptions): Promise<BoardEntry>
   /** Takes an entry off the board. */
   delete(sessionId: string, key: string, options?: VersionedOptions): Promise<Deleted>
+}
+
+/** The methods of `client.tasks`. */
+export interface TasksClient {
+  /** Adds a task to those that the sessions of a tree share. */
+  create(sessionId: string, body?: NewTask, options?: WriteOptions): Promise<TaskView>
+  /**
+   * Changes a task: where it stands, its words, its owner, what it waits for.
+   *
+   * What somebody has in progress is not given to somebody else: set it back first.
+   */
+  update(sessionId: string, taskId: string, body: ChangeTask, options?: WriteOptions): Promise<TaskView>
+  /** Takes a task off the list: nobody waits for it any more. */
+  delete(sessionId: string, taskId: string, options?: WriteOptions): Promise<Deleted>
 }
 
 /** The methods of `client.permissions`. */
@@ -5154,6 +5202,8 @@ export interface SimseClient {
   readonly runs: RunsClient
   /** Blackboard. */
   readonly blackboard: BlackboardClient
+  /** Tasks. */
+  readonly tasks: TasksClient
   /** Permissions. */
   readonly permissions: PermissionsClient
   /** How the caller's sessions come and go, and that one of them waits for somebody, as one stream. */

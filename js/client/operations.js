@@ -540,7 +540,7 @@ export const operations = {
     parameters: ['sessionId'],
     query: {},
     body: false,
-    key: false,
+    key: true,
     version: false,
     answers: [],
     gives: [
@@ -568,7 +568,7 @@ export const operations = {
     parameters: ['sessionId', 'key'],
     query: {},
     body: true,
-    key: false,
+    key: true,
     version: true,
     answers: [],
     gives: [
@@ -582,7 +582,7 @@ export const operations = {
     parameters: ['sessionId', 'key'],
     query: {},
     body: false,
-    key: false,
+    key: true,
     version: true,
     answers: [],
     gives: [
@@ -601,6 +601,48 @@ export const operations = {
     answers: [],
     gives: [
       { items: 'array', nextCursor: 'string|null' },
+    ],
+  },
+  'tasks.create': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/tasks',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: false,
+    answers: [],
+    gives: [
+      { blockedBy: 'array', blocks: 'array', createdAt: 'number', id: 'string', status: '', subject: 'string', updatedAt: 'number' },
+    ],
+  },
+  'tasks.update': {
+    kind: 'call',
+    method: 'PATCH',
+    path: '/sessions/{sessionId}/tasks/{taskId}',
+    parameters: ['sessionId', 'taskId'],
+    query: {},
+    body: true,
+    key: true,
+    version: false,
+    answers: [],
+    gives: [
+      { blockedBy: 'array', blocks: 'array', createdAt: 'number', id: 'string', status: '', subject: 'string', updatedAt: 'number' },
+    ],
+  },
+  'tasks.delete': {
+    kind: 'call',
+    method: 'DELETE',
+    path: '/sessions/{sessionId}/tasks/{taskId}',
+    parameters: ['sessionId', 'taskId'],
+    query: {},
+    body: false,
+    key: true,
+    version: false,
+    answers: [],
+    gives: [
+      { deleted: 'boolean' },
     ],
   },
   'permissions.explain': {

@@ -97,6 +97,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         agent_options: Default::default(),
         agent_servers: Default::default(),
         environment: CallEnvironment {
+            untold: Arc::default(),
             registry: Arc::new(registry),
             gate: Arc::new(Yes),
             hooks: Arc::new(NoHooks),
