@@ -96,18 +96,12 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         "NewSessionToken" => {
             vec![("/properties/expiresInMs", json!({ "minimum": 1, "maximum": limit::SESSION_TOKEN_MS_MAX }))]
         }
-        "NewTask" => vec![
-            ("/properties/subject", json!({ "maxLength": limit::TASK_BYTES_MAX, "pattern": SAYS_SOMETHING })),
-            ("/properties/description", text(limit::TASK_BYTES_MAX)),
-            ("/properties/blockedBy", json!({ "maxItems": limit::TASKS_MAX })),
-        ],
-        "ChangeTask" => vec![
-            ("/properties/subject", json!({ "maxLength": limit::TASK_BYTES_MAX, "pattern": SAYS_SOMETHING })),
-            ("/properties/description", text(limit::TASK_BYTES_MAX)),
-            ("/properties/addBlocks", json!({ "maxItems": limit::TASKS_MAX })),
-            ("/properties/addBlockedBy", json!({ "maxItems": limit::TASKS_MAX })),
-            ("", one_or_more(&CHANGES_OF_TASKS)),
-        ],
+        "NewTask" => of_task(&["/properties/blockedBy"]),
+        "ChangeTask" => {
+            let mut bounds = of_task(&["/properties/addBlocks", "/properties/addBlockedBy"]);
+            bounds.push(("", one_or_more(&CHANGES_OF_TASKS)));
+            bounds
+        }
         "PermissionRule" => vec![("/properties/pattern", json!({ "minLength": 1 }))],
         "CategoryFilter" => vec![("/anyOf/1", json!({ "minItems": 1 }))],
         "ExplainCall" => {
@@ -123,6 +117,16 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         ],
         _ => Vec::new(),
     }
+}
+
+/// What a task is held to; `lists`: the places of its fields that name others.
+fn of_task(lists: &[&'static str]) -> Vec<(&'static str, Value)> {
+    let texts = [
+        ("/properties/subject", json!({ "maxLength": limit::TASK_BYTES_MAX, "pattern": SAYS_SOMETHING })),
+        ("/properties/description", json!({ "maxLength": limit::TASK_BYTES_MAX })),
+    ];
+    let lists = lists.iter().map(|place| (*place, json!({ "maxItems": limit::TASKS_MAX })));
+    texts.into_iter().chain(lists).collect()
 }
 
 /// What fits together in an answer to a question.

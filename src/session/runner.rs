@@ -188,7 +188,6 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     begin_command(agent_works).await;
     let gate: Arc<dyn Gate> = Arc::new(job.gate.of(equipment.agent.clone()));
-    let untold = Arc::new(Untold::new(of_no_use(job.lineage.as_ref(), terms.limits.read().subagent_depth)));
     let clients = Line::new(Arc::new(talk), job.cancel.clone());
     let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
     let environment = CallEnvironment {
@@ -197,7 +196,7 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
         session: Some(job.live.id.clone()),
         scope: job.scope,
-        untold,
+        untold: untold(job.lineage.as_ref(), &terms),
         ..CallEnvironment::new(equipment.registry, gate)
     };
     let input = TurnInput {
@@ -223,14 +222,18 @@ async fn run_held(mut job: Job, purse: &Purse) -> Finished {
         task: job.task,
         compacting: Compacting { percent: terms.limits.read().compact_percent, model: model_of_summaries },
     };
-    let run = |limit| job.bench.run(input, limit);
-    let outcome = run_within(run, (&sink, &helm, purse), &job.cancel).await;
+    let outcome = run_within(|limit| job.bench.run(input, limit), (&sink, &helm, purse), &job.cancel).await;
     leave(&scope, outcome.ended == Ended::Paused);
     tell_changes((recorder.as_deref(), agent_works.is_some()), &sink).await;
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));
     }
     finished(turn, outcome, carries)
+}
+
+/// The tools that its model is not told of.
+fn untold(lineage: Option<&Lineage>, terms: &Terms) -> Arc<Untold> {
+    Arc::new(Untold::new(of_no_use(lineage, terms.limits.read().subagent_depth)))
 }
 
 /// Whether the session is to get a title from the turn.
