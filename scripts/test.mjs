@@ -189,7 +189,7 @@ async function webPage() {
       ),
     )
     if (committed.join() === made.join()) return 0
-    say('web/dist is not what web/ makes: run `npm run web` and commit it')
+    say('web/dist is not what web/ and js/client make: run `npm run web` and commit it')
     return 1
   } finally {
     rmSync(built, { recursive: true, force: true })

@@ -536,9 +536,10 @@ async fn log_history_and_picture_agree_on_what_is_void_and_so_does_the_next_proc
         let accepted = app.prompt(&Caller::default(), &session, body).await.expect("accepted");
         let open_text = within(async {
             loop {
+                // Looked at before the picture is taken: what came between the two is in the picture.
+                let retried = events(&app, &session).await.iter().any(|e| matches!(e, EventBody::StreamRetry { .. }));
                 let view = app.snapshot(&Caller::default(), &session, 10).await.expect("a picture");
                 let open = view.snapshot.and_then(|snapshot| snapshot.open).and_then(|open| open.text);
-                let retried = events(&app, &session).await.iter().any(|e| matches!(e, EventBody::StreamRetry { .. }));
                 if let Some(text) = open.filter(|text| retried && !text.is_empty()) {
                     return text;
                 }

@@ -521,6 +521,16 @@ async fn what_a_sub_agent_asks_reaches_the_client_too() {
         assert_eq!(result["structuredContent"]["status"], "completed", "{result}");
         assert_eq!(house.work.path().join(name).exists(), ran, "{result}");
     }
+    // The same where the client starts one itself.
+    for (name, answer, ran) in [("four", accept("allow"), true), ("five", accept("deny"), false)] {
+        let spawn = json!({ "task": name, "name": name, "model": "test/director", "tools": ["*"] });
+        let mut stream = client.start_call("spawn_agent", spawn).await;
+        let asked = client.decide(&mut stream, answer).await;
+        assert!(asked["params"]["message"].as_str().unwrap().contains(&format!("touch {name}")), "{asked}");
+        let result = until(&mut stream, "").await["result"].clone();
+        assert!(text(&result).contains("heard: "), "{result}");
+        assert_eq!(house.work.path().join(name).exists(), ran, "{result}");
+    }
     // Who cannot be asked is not waited for without end, and nothing runs.
     let mut deaf = Mcp::open(house.address, false, &[]).await;
     let body = json!({ "prompt": "sub three", "model": "test/director" });

@@ -6,7 +6,7 @@
 //! Invariants: an answer goes out behind all that was said about its call, and when the call's end is in the log; a call that
 //! its client takes back is aborted, with its processes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ struct Listener {
     told: u64,
     /// Questions about it, each until it has its end.
     open: HashMap<RequestId, Question>,
+    /// Sessions that it has started.
+    below: HashSet<SessionId>,
     /// A question came that its client could not be asked.
     unasked: bool,
     ended: Option<oneshot::Sender<bool>>,
@@ -138,7 +140,8 @@ impl Listeners {
     fn listen(&self, id: &str, lane: &Lane, progress: Option<Value>) -> oneshot::Receiver<bool> {
         let (ended, heard) = oneshot::channel();
         let (stream, open) = (Arc::clone(&lane.stream), HashMap::new());
-        let listener = Listener { stream, progress, told: 0, open, unasked: false, ended: Some(ended) };
+        let below = HashSet::new();
+        let listener = Listener { stream, progress, told: 0, open, below, unasked: false, ended: Some(ended) };
         self.calls.lock().insert(id.to_owned(), listener);
         heard
     }
@@ -150,14 +153,42 @@ impl Listeners {
             }
             let Some(body) = event.body() else { continue };
             let mut calls = self.calls.lock();
-            let Some(listener) = call_of(&body).and_then(|id| calls.get_mut(id)) else { continue };
-            listener.take(peer, session, body);
+            match body {
+                EventBody::SubagentStart(start) => {
+                    if let Some(listener) = calls.get_mut(&start.call_id) {
+                        listener.below.insert(start.session_id);
+                    }
+                }
+                // It is answered here as if this session asked.
+                EventBody::SubagentRequest(asked) => {
+                    if let Some(listener) = above(&mut calls, &asked.session_id) {
+                        listener.take(peer, session, *asked.request);
+                    }
+                }
+                EventBody::SubagentResponse(ended) => {
+                    for listener in calls.values_mut() {
+                        listener.take(peer, session, EventBody::clone(&ended.response));
+                    }
+                }
+                body => {
+                    let Some(listener) = call_of(&body).and_then(|id| calls.get_mut(id)) else { continue };
+                    listener.take(peer, session, body);
+                }
+            }
         }
     }
 }
 
+/// Whose call a session below works for: the one that has started it, else one that has started any, for those further below.
+fn above<'a>(calls: &'a mut HashMap<String, Listener>, session: &SessionId) -> Option<&'a mut Listener> {
+    let started = |listener: &Listener| listener.below.contains(session);
+    let id = calls.iter().find(|(_, listener)| started(listener));
+    let id = id.or_else(|| calls.iter().find(|(_, listener)| !listener.below.is_empty())).map(|(id, _)| id.clone())?;
+    calls.get_mut(&id)
+}
+
 /// The events that a call is told of.
-const TOLD: [&str; 7] = [
+const TOLD: [&str; 10] = [
     "tool.call.output",
     "tool.call.end",
     "permission.request",
@@ -165,6 +196,9 @@ const TOLD: [&str; 7] = [
     "client.request",
     "client.response",
     "client.notice",
+    "subagent.start",
+    "subagent.request",
+    "subagent.response",
 ];
 
 fn call_of(body: &EventBody) -> Option<&str> {
