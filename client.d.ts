@@ -5142,7 +5142,7 @@ export interface BlackboardClient {
 /** The methods of `client.tasks`. */
 export interface TasksClient {
   /** Adds a task to those that the sessions of a tree share. */
-  create(sessionId: string, body?: NewTask, options?: WriteOptions): Promise<TaskView>
+  create(sessionId: string, body: NewTask, options?: WriteOptions): Promise<TaskView>
   /**
    * Changes a task: where it stands, its words, its owner, what it waits for.
    *

@@ -47,6 +47,7 @@ def before_load_schema(context, raw_schema):
     turn = schemas["TurnSettingsInput"]["properties"]
     turn["model"] = {"enum": [*models, None]}
     turn["modelFallbacks"] = fallbacks(models)
+    turn["agent"] = {"enum": ["simse", None]}
     # What is a schema of an answer, the document cannot say: that it is one.
     turn["outputSchema"] = {"enum": [{"type": "object"}, None]}
     # Every session has an event 1, and no other for certain.

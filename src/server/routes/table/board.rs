@@ -55,7 +55,7 @@ pub(super) fn rows() -> Vec<Row> {
 
 fn changes_of_tasks() -> Vec<Row> {
     let create = operation("tasks.create", "Adds a task to those that the sessions of a tree share.")
-        .body::<NewTask>()
+        .full_body(|schemas| schemas.incoming::<NewTask>())
         .example(serde_json::json!({ "subject": "Write the tests", "blockedBy": ["1"] }))
         .gives::<TaskView>(201, "The task.")
         .command();
