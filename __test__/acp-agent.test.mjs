@@ -105,7 +105,7 @@ for (const [way, opened] of Object.entries(ways)) {
     assert.equal(session.modes.currentModeId, 'ask')
     assert.deepEqual(
       session.configOptions.map((option) => option.id),
-      ['mode', 'model', 'thought_level'],
+      ['mode', 'model', 'thought_level', 'agent'],
     )
 
     const answer = await editor.request('session/prompt', { sessionId, prompt: text('edit it') })
@@ -167,7 +167,21 @@ for (const [way, opened] of Object.entries(ways)) {
       ...{ sessionId, configId: 'thought_level', value: 'high' },
     })
     const values = (options) => Object.fromEntries(options.map((option) => [option.id, option.currentValue]))
-    assert.deepEqual(values(configOptions), { mode: 'plan', model: 'openai/scripted', thought_level: 'high' })
+    assert.deepEqual(values(configOptions), {
+      ...{ mode: 'plan', model: 'openai/scripted', thought_level: 'high', agent: 'simse' },
+    })
+    const choosing = { sessionId, configId: 'agent', value: 'build' }
+    const chosen = await editor.request('session/set_config_option', choosing)
+    assert.deepEqual(
+      [values(chosen.configOptions).agent, values(chosen.configOptions).model],
+      ['build', 'openai/scripted'],
+    )
+    const back = await editor.request('session/set_config_option', { ...choosing, value: 'simse' })
+    assert.equal(values(back.configOptions).agent, 'simse')
+    await assert.rejects(
+      editor.request('session/set_config_option', { ...choosing, value: 'nobody' }),
+      /`value`.*one of simse, .*plan/s,
+    )
     assert.deepEqual(await editor.request('session/set_title', { sessionId, title: 'A title' }), { title: 'A title' })
 
     const forked = await editor.request('session/fork', { sessionId, cwd: where.work, mcpServers: [] })

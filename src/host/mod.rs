@@ -108,7 +108,7 @@ pub use git_worktree::GitWorktree;
 pub use lock_paths::{LOCK_PATHS, LockPaths, UNLOCK_PATHS, UnlockPaths};
 pub use notify_parent::{NOTIFY_PARENT, NotifyParent};
 pub use read_pruned::ReadPruned;
-pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
+pub use record::{DiffWanted, Direction, Recorder, Recording, TurnOf, UndoDone, UndoWanted};
 pub use search::shelved;
 pub use send_to_peer::{SEND_TO_PEER, SendToPeer};
 pub use skill::{Skill, SkillPlace};

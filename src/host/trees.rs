@@ -16,7 +16,7 @@ use super::git_common::{Effect, Git, GitOptions};
 use crate::base::workspace::Workspace;
 use crate::base::{limit, text};
 use crate::protocol::{ApiError, Merge, MergeOutcome, SessionId, Worktree};
-use crate::tool::{JudgedPaths, Line, Previewed, Scope, ToolContext, ToolError, ToolEvents};
+use crate::tool::{ChangeRecorder, JudgedPaths, Line, Previewed, Recorded, Scope, ToolContext, ToolError, ToolEvents};
 
 /// Where they lie, in the directory that the parent works in.
 const PLACE: &str = ".simse/worktrees";
@@ -177,8 +177,12 @@ async fn base_of(grounds: &Grounds, (id, place): (&SessionId, &Path), head: &str
 }
 
 /// Puts what was done in a tree back into the working tree that it was made from, and removes it. `completed`: the work was
-/// done; of work that was not, the branch keeps what there is. Twice is once.
-pub async fn put_back(grounds: &Grounds, tree: &Worktree, completed: bool) -> Merge {
+/// done; of work that was not, the branch keeps what there is. What changes there is recorded. Twice is once.
+pub async fn put_back(
+    grounds: &Grounds,
+    (tree, completed): (&Worktree, bool),
+    recorder: Option<Arc<dyn ChangeRecorder>>,
+) -> Merge {
     let trees = Trees::of(grounds);
     if !tree.directory.is_dir() {
         let left = trees.git.lines(&["rev-parse", "--verify", "-q", &tree.branch], &trees.context).await.is_ok();
@@ -187,7 +191,7 @@ pub async fn put_back(grounds: &Grounds, tree: &Worktree, completed: bool) -> Me
             if left { (MergeOutcome::Failed, Some(tree.branch.clone())) } else { (MergeOutcome::Merged, None) };
         return Merge { outcome, branch, paths: Vec::new(), reason: None };
     }
-    match put_back_in(&trees, grounds, (tree, completed)).await {
+    match put_back_in(&trees, grounds, (tree, completed), recorder).await {
         Ok(merge) => {
             trees.remove(tree, merge.branch.is_some()).await;
             merge
@@ -205,6 +209,7 @@ async fn put_back_in(
     trees: &Trees,
     grounds: &Grounds,
     (tree, completed): (&Worktree, bool),
+    recorder: Option<Arc<dyn ChangeRecorder>>,
 ) -> Result<Merge, ToolError> {
     let inside = tree.directory.to_string_lossy();
     trees.run(&["-C", &inside, "add", "-A"]).await?;
@@ -235,33 +240,31 @@ async fn put_back_in(
         return Ok(told(MergeOutcome::Failed, true, reason));
     }
     let patch = trees.patch(tree);
-    let (output, file) = (format!("--output={}", patch.display()), patch.to_string_lossy().into_owned());
-    let diff = ["diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv"];
-    let diff: Vec<&str> = diff.into_iter().chain([output.as_str(), base.as_str(), now.as_str()]).collect();
-    trees.run(&diff).await?;
+    write_patch(trees, &patch, (base, &now)).await?;
+    let file = patch.to_string_lossy().into_owned();
     if tokio::fs::metadata(&patch).await.is_ok_and(|facts| facts.len() > limit::MERGE_BYTES_MAX as u64) {
         let reason = Some(format!("it is more than {} bytes", limit::MERGE_BYTES_MAX));
         return Ok(told(MergeOutcome::Failed, true, reason));
     }
     let top = tree.repository.to_string_lossy();
-    let apply = ["-C", &top, "apply", "--whitespace=nowarn"];
-    let with = |more: &[&'static str]| {
-        apply.iter().copied().chain(more.iter().copied()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let run = async |mut arguments: Vec<String>| {
-        arguments.push(file.clone());
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let run = async |more: &[&str]| {
+        let apply = ["-C", &top, "apply", "--whitespace=nowarn"];
+        let arguments: Vec<&str> = apply.iter().chain(more).copied().chain([file.as_str()]).collect();
         trees.run(&arguments).await
     };
-    if let Err(error) = run(with(&["--check"])).await {
+    if let Err(error) = run(&["--check"]).await {
         // An earlier process may have put it back, and not come further.
-        if run(with(&["--check", "--reverse"])).await.is_ok() {
+        if run(&["--check", "--reverse"]).await.is_ok() {
             return Ok(told(MergeOutcome::Merged, false, None));
         }
         let reason = Some(text::head(&error.to_string(), REASON_BYTES_MAX).to_owned());
         return Ok(told(MergeOutcome::Conflict, true, reason));
     }
-    match run(with(&[])).await {
+    let changing = paths.iter().filter_map(|path| resolved(&grounds.workspace, &tree.repository.join(path))).collect();
+    let recorded = recording(recorder, changing).await;
+    let applied = run(&[]).await;
+    drop(tokio::task::spawn_blocking(move || drop(recorded)).await);
+    match applied {
         Ok(_) => Ok(told(MergeOutcome::Merged, false, None)),
         Err(error) => {
             let reason = Some(text::head(&error.to_string(), REASON_BYTES_MAX).to_owned());
@@ -270,11 +273,29 @@ async fn put_back_in(
     }
 }
 
+/// Writes down how the one tree becomes the other.
+async fn write_patch(trees: &Trees, patch: &Path, (from, to): (&str, &str)) -> Result<(), ToolError> {
+    let output = format!("--output={}", patch.display());
+    let diff = ["diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv"];
+    let diff: Vec<&str> = diff.into_iter().chain([output.as_str(), from, to]).collect();
+    trees.run(&diff).await.map(drop)
+}
+
+/// What is there before the patch is in the record. None: nobody records.
+async fn recording(recorder: Option<Arc<dyn ChangeRecorder>>, paths: Vec<PathBuf>) -> Option<Recorded> {
+    let recorder = recorder?;
+    tokio::task::spawn_blocking(move || Recorded::begin(Some(recorder), paths)).await.ok()
+}
+
 /// Whether the tools of the parent could change that path.
 fn may_change(workspace: &Workspace, path: &Path) -> bool {
     let names_git = path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
-    let resolved = path.to_str().and_then(|path| workspace.resolve(path).ok());
-    !names_git && resolved.is_some_and(|path| !workspace.keeps(&path))
+    !names_git && resolved(workspace, path).is_some_and(|path| !workspace.keeps(&path))
+}
+
+/// The path without links, where it lies under a root.
+fn resolved(workspace: &Workspace, path: &Path) -> Option<PathBuf> {
+    path.to_str().and_then(|path| workspace.resolve(path).ok())
 }
 
 /// Removes a tree in which nobody will work.
@@ -331,7 +352,7 @@ mod tests {
         std::fs::remove_file(tree.directory.join("new")).expect("removed");
         // Somebody works beside it.
         repository.write("c", "beside\n");
-        let merge = put_back(&grounds(&repository), &tree, true).await;
+        let merge = put_back(&grounds(&repository), (&tree, true), None).await;
         assert_eq!((merge.outcome, merge.branch, merge.reason), (MergeOutcome::Merged, None, None));
         assert_eq!(merge.paths, ["a", "b", "new"]);
         assert_eq!(repository.read("a"), "one\nnot committed\nmore\n");
@@ -339,7 +360,7 @@ mod tests {
         assert!(!repository.directory.path().join("new").exists() && !tree.directory.exists());
         assert_eq!((branches(&repository), repository.git(&["worktree", "list"]).lines().count()), (0, 1));
         assert_eq!(repository.git(&["diff", "--cached", "--name-only"]), "", "the index is as it was");
-        let again = put_back(&grounds(&repository), &tree, true).await;
+        let again = put_back(&grounds(&repository), (&tree, true), None).await;
         assert_eq!(
             (again.outcome, repository.read("a").as_str()),
             (MergeOutcome::Merged, "one\nnot committed\nmore\n")
@@ -353,7 +374,7 @@ mod tests {
         std::fs::write(tree.directory.join("a"), "theirs\n").expect("written");
         std::fs::write(tree.directory.join("fits"), "it would\n").expect("written");
         repository.write("a", "mine\n");
-        let merge = put_back(&grounds(&repository), &tree, true).await;
+        let merge = put_back(&grounds(&repository), (&tree, true), None).await;
         assert_eq!((merge.outcome, merge.branch.as_ref()), (MergeOutcome::Conflict, Some(&tree.branch)));
         assert_eq!(repository.read("a"), "mine\n");
         assert!(!repository.directory.path().join("fits").exists() && !tree.directory.exists());
@@ -364,11 +385,11 @@ mod tests {
     async fn nothing_and_half_work_are_told_as_such() {
         let repository = Repository::new();
         let tree = made(&repository).await;
-        assert_eq!(put_back(&grounds(&repository), &tree, true).await.outcome, MergeOutcome::Unchanged);
+        assert_eq!(put_back(&grounds(&repository), (&tree, true), None).await.outcome, MergeOutcome::Unchanged);
         assert_eq!((branches(&repository), tree.directory.exists()), (0, false));
         let tree = made(&repository).await;
         std::fs::write(tree.directory.join("a"), "half\n").expect("written");
-        let merge = put_back(&grounds(&repository), &tree, false).await;
+        let merge = put_back(&grounds(&repository), (&tree, false), None).await;
         assert_eq!((merge.outcome, merge.branch.as_ref()), (MergeOutcome::Failed, Some(&tree.branch)));
         assert_eq!((repository.read("a").as_str(), branches(&repository)), ("one\n", 1));
         let tree = made(&repository).await;
@@ -401,7 +422,7 @@ mod tests {
         repository.write(".gitattributes", "* filter=f\n");
         let tree = made(&repository).await;
         std::fs::write(tree.directory.join("a"), "more\n").expect("written");
-        put_back(&grounds(&repository), &tree, true).await;
+        put_back(&grounds(&repository), (&tree, true), None).await;
         assert!(!canary.exists());
     }
 }

@@ -16,7 +16,7 @@ mod follow;
 mod lanes;
 mod rights;
 mod spawn;
-mod tree;
+pub(super) mod tree;
 mod useless;
 
 use std::collections::{HashMap, VecDeque};

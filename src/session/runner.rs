@@ -14,6 +14,7 @@ use super::actor::Order;
 use super::agent_rules::iterations;
 use super::board::lend_tree;
 use super::budget::{Budgets, Purse, Works, purse, run_within};
+use super::children::tree::works_for;
 use super::children::{TurnChildren, narrowed, of_no_use};
 use super::clients::SessionClients;
 use super::gate::SessionGate;
@@ -30,6 +31,7 @@ use crate::agent::{
     CallEnvironment, Compacting, Ended, Gate, Progress, Sink, TurnInput, TurnOutcome, TurnSampler, Untold,
 };
 use crate::hook::{Clients as _, Line, Notice};
+use crate::host::TurnOf;
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, StopReason};
 use crate::protocol::{
@@ -49,6 +51,8 @@ pub(super) struct Job {
     pub(super) row: Option<Box<SessionRow>>,
     /// Where it stands in its tree, if it stands under another one.
     pub(super) lineage: Option<Lineage>,
+    /// The turns above it in whose place it works, the nearest first.
+    pub(super) works_for: Vec<TurnOf>,
     pub(super) bench: Arc<dyn Workbench>,
     pub(super) terms: Arc<Terms>,
     pub(super) turn: TurnId,
@@ -123,7 +127,7 @@ fn over(turn: TurnId, ended: Ended) -> Finished {
 /// Who records what the turn does to files; its tools know it from now on.
 fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
     let (recording, workspace) = job.bench.changes(&job.settings)?;
-    let recorder: Arc<dyn ChangeRecorder> = recording.turn(&job.live.id, &job.turn, workspace);
+    let recorder: Arc<dyn ChangeRecorder> = recording.turn(&job.live.id, &job.turn, (workspace, job.works_for.clone()));
     *job.scope.recorder.lock() = Some(Arc::clone(&recorder));
     Some(recorder)
 }
@@ -262,6 +266,7 @@ async fn hold_to_those_above(job: &mut Job) -> Result<(), ErrorBody> {
     let above = manager.above(&row).await.map_err(|error| error.0)?;
     let lineage = row.lineage.as_deref().cloned().unwrap_or_default();
     job.lineage = Some(lineage.clone());
+    job.works_for = works_for(&row, &job.turn, &above);
     job.settings = narrowed(&job.settings, &lineage, &above)?;
     job.gate.mode = job.settings.permission_mode;
     job.gate.hold_to(&above, job.bench.as_ref()).await?;

@@ -469,7 +469,9 @@ async fn a_restart_settles_what_was_under_way() {
 
 #[tokio::test]
 async fn a_writer_works_in_a_tree_of_its_own_and_puts_back_what_it_did() {
-    let (house, _) = house(|_| {}).await;
+    let data = tempfile::tempdir().unwrap();
+    let storage = Storage::Directory(data.path().join("data"));
+    let (house, _) = house(|settings| settings.storage = storage).await;
     let git = |arguments: &[&str]| {
         let output = std::process::Command::new("git").current_dir(house.work.path()).args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -489,5 +491,37 @@ async fn a_writer_works_in_a_tree_of_its_own_and_puts_back_what_it_did() {
     let child = end["sessionId"].as_str().unwrap();
     let view = get(&house, &format!("/sessions/{child}")).await;
     assert!(view["workingDirectory"].as_str().unwrap().contains("/.simse/worktrees/"), "{view}");
+    let undone = house.call("POST", &format!("/sessions/{session}/undo"), Some(json!({}))).await;
+    assert_eq!(undone.json()["files"][0]["path"], "x.txt", "{undone:?}");
+    assert!(!house.work.path().join("x.txt").exists());
+    house.close().await;
+}
+
+#[tokio::test]
+async fn what_sub_agents_do_is_shown_and_undone_with_the_turn_that_gave_the_work() {
+    let data = tempfile::tempdir().unwrap();
+    let storage = Storage::Directory(data.path().join("data"));
+    let (house, _) = house(|settings| settings.storage = storage).await;
+    let session = house.session(json!({ "model": "test/director", "permissionMode": "auto" })).await;
+    let file = house.work.path().join("x.txt");
+    std::fs::write(&file, "before").unwrap();
+    let turn = house.prompt(&session, "writer write x.txt").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "by a child");
+    let changes = &told(&house, &session, "turn.changes").await[0]["payload"];
+    assert_eq!(changes["files"][0]["path"], "x.txt", "{changes}");
+    let diff = get(&house, &format!("/sessions/{session}/diff")).await;
+    assert!(diff["files"][0]["diff"].as_str().unwrap().contains("+by a child"), "{diff}");
+    let undone = house.call("POST", &format!("/sessions/{session}/undo"), Some(json!({}))).await;
+    assert_eq!(undone.json()["files"][0]["path"], "x.txt", "{undone:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "before");
+    house.call("POST", &format!("/sessions/{session}/redo"), Some(json!({}))).await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "by a child");
+    // Its own session knows of it too; where it is undone, nothing of it is left to be undone above.
+    let child = told(&house, &session, "subagent.start").await[0]["payload"]["sessionId"].as_str().unwrap().to_owned();
+    let undone = house.call("POST", &format!("/sessions/{child}/undo"), Some(json!({}))).await;
+    assert_eq!(undone.status, 200, "{undone:?}");
+    let again = house.call("POST", &format!("/sessions/{session}/undo"), Some(json!({}))).await;
+    assert_eq!((again.status, std::fs::read_to_string(&file).unwrap().as_str()), (200, "before"), "{again:?}");
     house.close().await;
 }

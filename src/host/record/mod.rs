@@ -3,6 +3,9 @@
 //! Tools that know their paths bracket each change: how the path was is on disk before the change begins. What a command changed
 //! is found by two looks at the working directories, one before it and one after; each costs a system call a name, and reads
 //! only what is new. A turn that runs no tool costs nothing.
+//!
+//! What a sub-agent does in its parent's place is in its own record and in that of the turn that started it, up to the root:
+//! whoever gave the work can look at all of it, and undo it (ADR 0148).
 
 mod beyond;
 mod judge;
@@ -16,10 +19,10 @@ mod undo;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -48,12 +51,17 @@ pub struct Recording {
     roots: Vec<PathBuf>,
     /// What is known of the working directories of sessions, the one used last behind the others.
     trees: Mutex<VecDeque<(SessionId, Arc<Mutex<Tree>>)>>,
+    /// Of turns that run, whether there may be anything in their records: sub-agents put something there too.
+    used: Mutex<HashMap<TurnId, Weak<AtomicBool>>>,
 }
+
+/// A turn, and the session that it is of.
+pub type TurnOf = (SessionId, TurnId);
 
 impl Recording {
     /// Records there. `home` is a directory for files without names.
     pub fn new(store: Arc<SnapshotStore>, home: &Path) -> Self {
-        Self { store, clock: FileClock::of(home), roots: Vec::new(), trees: Mutex::default() }
+        Self { store, clock: FileClock::of(home), roots: Vec::new(), trees: Mutex::default(), used: Mutex::default() }
     }
 
     /// The same where sessions may work under these directories (absolute, without links): what a turn did in one of them
@@ -80,12 +88,35 @@ impl Recording {
         self.trees.lock().len()
     }
 
-    /// The recorder of a turn that works there.
-    pub fn turn(self: &Arc<Self>, session: &SessionId, turn: &TurnId, workspace: Workspace) -> Arc<Recorder> {
+    /// The recorder of a turn that works there. `above`: the turns for which it works there, the nearest first.
+    pub fn turn(
+        self: &Arc<Self>,
+        session: &SessionId,
+        turn: &TurnId,
+        (workspace, above): (Workspace, Vec<TurnOf>),
+    ) -> Arc<Recorder> {
         let workspace = Arc::new(workspace);
         let recording = Arc::clone(self);
-        let (session, turn) = (session.clone(), turn.clone());
-        Arc::new(Recorder { recording, session, turn, workspace, running: Arc::default(), used: Arc::default() })
+        let turns = std::iter::once((session.clone(), turn.clone())).chain(above).collect();
+        let used = Arc::new(AtomicBool::new(false));
+        self.watch(turn, &used);
+        Arc::new(Recorder { recording, session: session.clone(), turns, workspace, running: Arc::default(), used })
+    }
+
+    /// Keeps in sight whether there is anything in the record of a turn that runs.
+    fn watch(&self, turn: &TurnId, used: &Arc<AtomicBool>) {
+        let mut all = self.used.lock();
+        if all.len() == all.capacity() {
+            all.retain(|_, used| used.strong_count() > 0);
+        }
+        all.insert(turn.clone(), Arc::downgrade(used));
+    }
+
+    /// Something comes into the record of a turn, which may be over.
+    fn mark_used(&self, turn: &TurnId) {
+        if let Some(used) = self.used.lock().get(turn).and_then(Weak::upgrade) {
+            used.store(true, Ordering::Release);
+        }
     }
 
     /// What is known of a session's working directories.
@@ -115,7 +146,8 @@ impl Recording {
 pub struct Recorder {
     recording: Arc<Recording>,
     session: SessionId,
-    turn: TurnId,
+    /// The turn itself, and those for which it works.
+    turns: Arc<[TurnOf]>,
     workspace: Arc<Workspace>,
     /// Commands that run. Changes while the tree is held.
     running: Arc<AtomicUsize>,
@@ -126,16 +158,20 @@ pub struct Recorder {
 impl Recorder {
     /// Puts it into the record. A record that cannot be written is told in the log: the call itself is more important.
     fn add(&self, addition: Addition) {
-        self.used.store(true, Ordering::Release);
         let addition = Addition { directory: Some(self.workspace.working_directory().to_owned()), ..addition };
-        if let Err(error) = self.recording.store.add(&self.session, &self.turn, &addition) {
-            tracing::error!(session = %self.session, turn = %self.turn, %error, "what a turn does to files could not be recorded");
+        for (session, turn) in &*self.turns {
+            self.recording.mark_used(turn);
+            if let Err(error) = self.recording.store.add(session, turn, &addition) {
+                tracing::error!(%session, %turn, %error, "what a turn does to files could not be recorded");
+            }
         }
     }
 
     fn command(&self, begins: bool) {
-        if let Err(error) = self.recording.store.command(&self.session, &self.turn, begins) {
-            tracing::error!(session = %self.session, turn = %self.turn, %error, "a command could not be noted");
+        for (session, turn) in &*self.turns {
+            if let Err(error) = self.recording.store.command(session, turn, begins) {
+                tracing::error!(%session, %turn, %error, "a command could not be noted");
+            }
         }
     }
 
@@ -231,13 +267,14 @@ impl ChangeRecorder for Recorder {
     }
 
     fn report(&self) -> BoxFuture<'_, Option<ChangeReport>> {
-        let (recording, session, turn) = (Arc::clone(&self.recording), self.session.clone(), self.turn.clone());
+        let (recording, turns) = (Arc::clone(&self.recording), Arc::clone(&self.turns));
         let workspace = Arc::clone(&self.workspace);
         if !self.used.load(Ordering::Acquire) {
             return Box::pin(std::future::ready(None));
         }
         Box::pin(async move {
-            let work = move || recording.turn_report(&session, &turn, &workspace);
+            let work =
+                move || turns.first().and_then(|(session, turn)| recording.turn_report(session, turn, &workspace));
             tokio::task::spawn_blocking(work).await.ok().flatten()
         })
     }

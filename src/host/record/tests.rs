@@ -1,5 +1,6 @@
 //! Turns that do things to files, and what is known of them afterwards.
 
+mod below;
 mod origin;
 mod turned;
 
@@ -57,7 +58,7 @@ impl House {
 
     /// Does something in a turn.
     fn turn(&self, id: &str, work: impl FnOnce(&ToolContext, &Arc<Workspace>)) {
-        let recorder = self.recording.turn(&self.session, &id.parse().unwrap(), self.workspace.clone());
+        let recorder = self.recording.turn(&self.session, &id.parse().unwrap(), (self.workspace.clone(), Vec::new()));
         *self.context.scope.recorder.lock() = Some(recorder);
         work(&self.context, &Arc::new(self.workspace.clone()));
         *self.context.scope.recorder.lock() = None;
@@ -65,7 +66,7 @@ impl House {
 
     /// The same with something that says nothing about what it does.
     fn command(&self, id: &str, work: impl FnOnce()) {
-        let recorder = self.recording.turn(&self.session, &id.parse().unwrap(), self.workspace.clone());
+        let recorder = self.recording.turn(&self.session, &id.parse().unwrap(), (self.workspace.clone(), Vec::new()));
         recorder.begin_command();
         work();
         recorder.end_command();
@@ -73,7 +74,7 @@ impl House {
 
     fn undo(&self, direction: Direction, turn: Option<&str>) -> Result<UndoDone, ApiError> {
         let turn = turn.map(|id| id.parse().unwrap());
-        self.undo_with(&UndoWanted { direction, turn, partial: false })
+        self.undo_with(&UndoWanted { direction, turn, partial: false, worked_for: Vec::new() })
     }
 
     fn undo_with(&self, wanted: &UndoWanted) -> Result<UndoDone, ApiError> {
@@ -146,7 +147,7 @@ fn what_is_too_much_for_one_call_says_so() {
     });
     let over = says(&house);
     assert!(over > 0 && over < FILES, "{over}");
-    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: true };
+    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: true, worked_for: Vec::new() };
     assert_eq!(house.undo_with(&wanted).unwrap().left.len() as u64, over);
     assert_eq!(fs::read_dir(house.path("large")).unwrap().count() as u64, FILES - over);
     let house = House::new(&[]);
@@ -342,7 +343,7 @@ fn what_is_not_kept_is_said_and_never_touched() {
     let refused = house.undo(Direction::Undo, None).unwrap_err();
     assert!(conflicts(&refused)[0].starts_with("large: it has 1048577 bytes"), "{refused:?}");
     assert_eq!(house.text("small").as_deref(), Some("2"));
-    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: true };
+    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: true, worked_for: Vec::new() };
     let done = house.undo_with(&wanted).unwrap();
     assert_eq!(done.left[0].path, "large");
     assert_eq!((house.text("small").as_deref(), house.text("large").as_deref()), (Some("1"), Some("cut")));
@@ -363,7 +364,8 @@ fn large_files_of_our_own_tools_come_back() {
 #[test]
 fn what_was_cut_off_is_known_after_a_restart() {
     let mut house = House::new(&[("a", "1"), ("b", "1")]);
-    let recorder = house.recording.turn(&house.session, &"turn_1".parse().unwrap(), house.workspace.clone());
+    let recorder =
+        house.recording.turn(&house.session, &"turn_1".parse().unwrap(), (house.workspace.clone(), Vec::new()));
     let paths = [house.path("a")];
     let seen = recorder.before(&paths);
     assert_eq!(seen, paths);
@@ -389,7 +391,7 @@ fn an_undo_that_was_interrupted_is_asked_for_again() {
     });
     let records = house.home.path().join("records");
     for (direction, text, left) in [(Direction::Undo, "1", "made"), (Direction::Redo, "2", "gone/deep")] {
-        let wanted = UndoWanted { direction, turn: None, partial: false };
+        let wanted = UndoWanted { direction, turn: None, partial: false, worked_for: Vec::new() };
         // Nobody came to note it, and the last that it does was not done: directories.
         let done = house.recording.undo(&house.session, (&house.workspace, &records), &wanted).unwrap();
         fs::create_dir_all(house.path(left)).unwrap();

@@ -46,6 +46,8 @@ pub struct UndoWanted {
     pub turn: Option<TurnId>,
     /// Without what cannot be undone.
     pub partial: bool,
+    /// Turns for which sub-agents still work: none of them can be.
+    pub worked_for: Vec<TurnId>,
 }
 
 /// What has been undone or redone.
@@ -110,6 +112,10 @@ impl Recording {
         let workspace = &self.where_turns_worked(workspace, &all);
         recover(workspace, records);
         let chosen = chosen(&all, wanted)?;
+        if let Some(turn) = chosen.iter().find(|turn| wanted.worked_for.contains(&turn.id)) {
+            let message = format!("a sub-agent still works for turn {}; end it or wait for its end", turn.id);
+            return Err(ApiError::conflict(message).with_details(json!({ "why": "busy", "turnId": turn.id })));
+        }
         let ways = self.ways(&chosen, wanted.direction).map_err(|e| failed(&e))?;
         let _turns = take_turns(ways.keys().map(PathBuf::as_path));
         let mut opened = Opened::new(workspace, &ways);

@@ -212,19 +212,23 @@ pub(super) fn info(view: &SessionView) -> Value {
 }
 
 impl Core {
-    /// What can be chosen from now, in a session with these options of its agent.
-    fn choice(&self, view: &SessionView, own: Vec<AgentOption>) -> Choice {
+    /// What can be chosen from now, in a session with these options of its agent: agents of markdown files too, as they are in
+    /// its directory. Those that only others delegate to are not for a person to choose.
+    async fn choice(&self, view: &SessionView, own: Vec<AgentOption>) -> Choice {
         let chosen = view.agent_options.clone();
-        Choice { models: self.app.listed_models(), agents: self.app.agents(), own, chosen }
+        let there = self.app.agents_in(Some(view.working_directory.clone())).await;
+        let mut agents = there.map_or_else(|_| self.app.agents(), |list| list.agents);
+        agents.retain(|agent| agent.kind != "subagent");
+        Choice { models: self.app.listed_models(), agents, own, chosen }
     }
 
     /// What can be chosen from now in a session that is open.
-    pub(super) fn choice_at(&self, desk: &Desk, view: &SessionView) -> Choice {
+    pub(super) async fn choice_at(&self, desk: &Desk, view: &SessionView) -> Choice {
         let own = {
             let (agent, own) = &*desk.agent.lock();
             if *agent == agent_of(&view.model) { own.clone() } else { Vec::new() }
         };
-        self.choice(view, own)
+        self.choice(view, own).await
     }
 
     /// What the agent of a session has said that it can be set to.
@@ -253,8 +257,8 @@ impl Core {
         let view = self.app.session(&self.caller, id).await?;
         let there = self.desks.lock().get(id).cloned();
         let choice = match &there {
-            Some(desk) => self.choice_at(desk, &view),
-            None => self.choice(&view, self.own_options(&view).await),
+            Some(desk) => self.choice_at(desk, &view).await,
+            None => self.choice(&view, self.own_options(&view).await).await,
         };
         let (desk, is_new) = self.place(&view, &choice)?;
         if !is_new && how == How::Silent {
@@ -459,7 +463,7 @@ impl Follower {
     async fn configured(&mut self, ended: bool) -> bool {
         let mut known = self.desk.known.lock().await;
         let Ok(view) = self.core.app.session(&self.core.caller, &self.desk.id).await else { return true };
-        let choice = self.core.choice_at(&self.desk, &view);
+        let choice = self.core.choice_at(&self.desk, &view).await;
         let mut updates = known.learn(&view, &choice);
         drop(known);
         self.teller.beside.window = window(&view, &choice);

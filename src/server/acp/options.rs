@@ -81,13 +81,13 @@ pub(super) fn options(view: &SessionView, choice: &Choice) -> Value {
         all.push(select(("thought_level", "Thinking", "thought_level"), level, levels.to_vec()));
     }
     if choice.agents.len() > 1 {
-        let usable = |agent: &&AgentView| agent.available || agent.name == agent_of(&view.model);
+        let usable = |agent: &&AgentView| agent.available || agent.name == view.agent;
         let agents = choice
             .agents
             .iter()
             .filter(usable)
             .map(|agent| json!({ "value": agent.name, "name": agent.name, "description": agent.description }));
-        all.push(select(("agent", "Agent", "_agent"), agent_of(&view.model), agents.collect()));
+        all.push(select(("agent", "Agent", "_agent"), &view.agent, agents.collect()));
     }
     if agent_of(&view.model) != OWN_AGENT {
         all.extend(choice.own.iter().map(|option| own(option, choice)));
@@ -188,25 +188,16 @@ pub(super) fn change((id, value): (&str, &Value), choice: &Choice) -> Result<Con
                 found.ok_or_else(|| ApiError::unfit("value", format!("one of {names}"), format!("`{value}`")))?;
             Ok(Configure { reasoning: Some(level), ..none })
         }
-        "agent" => Ok(Configure { model: Some(model_of(value, choice)?), ..none }),
+        "agent" => {
+            if let Some(agent) = choice.agents.iter().find(|agent| agent.name == value) {
+                return Ok(Configure { agent: Some(agent.name.clone()), ..none });
+            }
+            let names: Vec<&str> = choice.agents.iter().map(|agent| agent.name.as_str()).collect();
+            Err(ApiError::unfit("value", format!("one of {}", names.join(", ")), format!("`{value}`")))
+        }
         other => {
             let expected = "one of mode, model, thought_level, agent";
             Err(ApiError::unfit("configId", expected, format!("`{other}`")))
         }
     }
-}
-
-/// The model that an agent is; of our own, the one that new sessions get.
-fn model_of(agent: &str, choice: &Choice) -> Result<String, ApiError> {
-    if agent == OWN_AGENT {
-        let own = |model: &&ModelView| agent_of(&model.id) == OWN_AGENT;
-        let mut all = choice.models.iter().filter(own);
-        let chosen = all.clone().find(|model| model.default).or_else(|| all.find(|model| model.available));
-        return chosen.map(|model| model.id.clone()).ok_or_else(|| ApiError::not_found("model for our own agent"));
-    }
-    if choice.agents.iter().any(|known| known.name == agent) {
-        return Ok(format!("{ACP_PREFIX}{agent}"));
-    }
-    let names: Vec<&str> = choice.agents.iter().map(|agent| agent.name.as_str()).collect();
-    Err(ApiError::unfit("value", format!("one of {}", names.join(", ")), format!("`{agent}`")))
 }

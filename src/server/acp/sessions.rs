@@ -35,7 +35,7 @@ impl Core {
         let created = created.map_err(|error| error.in_field("workingDirectory", "cwd"))?;
         self.give(&created.session_id, servers, true).await?;
         let (desk, view) = self.open(&created.session_id, How::Silent).await?;
-        let mut state = self.state(&desk, &view);
+        let mut state = self.state(&desk, &view).await;
         state["sessionId"] = view.session_id.as_str().into();
         Ok(state)
     }
@@ -58,7 +58,7 @@ impl Core {
         self.fit(&id, open).await?;
         self.give(&id, servers, false).await?;
         let (desk, view) = self.open(&id, how).await?;
-        Ok(self.state(&desk, &view))
+        Ok(self.state(&desk, &view).await)
     }
 
     /// Brings a session to what is said of it: its directories, its instructions. Of directories beside the first all are said:
@@ -118,8 +118,8 @@ impl Core {
     }
 
     /// What a client is told of a session when it opens it.
-    fn state(&self, desk: &Desk, view: &SessionView) -> Value {
-        json!({ "modes": modes(view), "configOptions": super::options::options(view, &self.choice_at(desk, view)) })
+    async fn state(&self, desk: &Desk, view: &SessionView) -> Value {
+        json!({ "modes": modes(view), "configOptions": super::options::options(view, &self.choice_at(desk, view).await) })
     }
 
     /// `session/fork`: a session that goes on from the newest event of another one.
@@ -131,7 +131,7 @@ impl Core {
         self.fit(&forked.session_id, &open).await?;
         self.give(&forked.session_id, servers, true).await?;
         let (desk, view) = self.open(&forked.session_id, How::Silent).await?;
-        let mut state = self.state(&desk, &view);
+        let mut state = self.state(&desk, &view).await;
         state["sessionId"] = view.session_id.as_str().into();
         Ok(state)
     }
@@ -224,9 +224,9 @@ impl Core {
         // One after the other: a choice of an agent's options comes with all that were chosen before.
         let mut known = desk.known.lock().await;
         let view = self.app.session(&self.caller, &desk.id).await?;
-        let changes = change((&config_id, &value), &self.choice_at(&desk, &view))?;
+        let changes = change((&config_id, &value), &self.choice_at(&desk, &view).await)?;
         let view = self.configure(&desk.id, &changes).await?;
-        let updates = known.learn(&view, &self.choice_at(&desk, &view));
+        let updates = known.learn(&view, &self.choice_at(&desk, &view).await);
         let answer = json!({ "configOptions": known.options() });
         drop(known);
         // The options are in the answer.

@@ -143,6 +143,7 @@ impl Actor {
             shelf: Arc::clone(&self.shelf),
             row: self.row.lineage.is_some().then(|| Box::new(self.row.clone())),
             lineage: None,
+            works_for: Vec::new(),
             bench: Arc::clone(&self.bench),
             terms: Arc::clone(&self.terms),
             turn,

@@ -37,7 +37,8 @@ impl Actor {
             Ok(undoable) => undoable,
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let wanted = UndoWanted { direction, turn: undo.turn_id, partial: undo.partial };
+        let worked_for = self.row.children.iter().filter(|run| !run.ended).map(|run| run.by.clone()).collect();
+        let wanted = UndoWanted { direction, turn: undo.turn_id, partial: undo.partial, worked_for };
         let (live, session, record) = (Arc::clone(&self.live), self.row.id.clone(), Arc::clone(&recording));
         let work = async move {
             disown(&*live.store, &record, &session).await?;

@@ -4,16 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::tree::works_for;
 use super::{RunEnd, Unfinished};
 use crate::base::limit;
 use crate::host::put_back;
 use crate::protocol::{
-    ApiError, ClientId, ErrorBody, ErrorCode, Merge, MergeOutcome, SessionId, TurnRecord, TurnStatus, Worktree,
+    ApiError, ClientId, ErrorBody, ErrorCode, Merge, MergeOutcome, SessionId, TurnId, TurnRecord, TurnStatus, Worktree,
 };
 use crate::session::actor::ChildOrder;
 use crate::session::control::Command;
 use crate::session::manager::{Manager, Shelf};
 use crate::store::{OpenRun, StoreError};
+use crate::tool::ChangeRecorder;
 
 impl Shelf {
     /// Waits for the end of a run of a session under `parent`, and tells that one. `unfinished` counts it until then.
@@ -44,7 +46,7 @@ impl Shelf {
         }
         let completed = ended.as_ref().is_ok_and(|record| record.status == TurnStatus::Completed);
         let merge = match tree {
-            Some(tree) => self.put_back(parent, (&tree, completed)).await,
+            Some(tree) => self.put_back((parent, &run.by), (&tree, completed)).await,
             None => None,
         };
         let end = end_of(run, ended, merge);
@@ -70,17 +72,29 @@ impl Shelf {
         self.store.session(session).await.ok().flatten()?.lineage?.worktree
     }
 
-    /// Puts what was done there back where it came from. None: nobody knows where that is any more.
-    async fn put_back(&self, parent: &SessionId, (tree, completed): (&Worktree, bool)) -> Option<Merge> {
+    /// Puts what was done there back where it came from, as something that the turn did which gave the work. None: nobody knows
+    /// where that is any more.
+    async fn put_back(
+        self: &Arc<Self>,
+        (parent, by): (&SessionId, &TurnId),
+        (tree, completed): (&Worktree, bool),
+    ) -> Option<Merge> {
         let _alone = self.trees.lock().await;
         let row = self.store.session(parent).await.ok().flatten()?;
-        match self.bench.grounds(&row.settings) {
-            Ok(grounds) => Some(put_back(&grounds, tree, completed).await),
+        let grounds = match self.bench.grounds(&row.settings) {
+            Ok(grounds) => grounds,
             Err(error) => {
                 let (branch, reason) = (Some(tree.branch.clone()), Some(error.to_string()));
-                Some(Merge { outcome: MergeOutcome::Failed, branch, paths: Vec::new(), reason })
+                return Some(Merge { outcome: MergeOutcome::Failed, branch, paths: Vec::new(), reason });
             }
-        }
+        };
+        let above = Manager { shelf: Arc::clone(self) }.above(&row).await.unwrap_or_default();
+        let recorder = self.bench.changes(&row.settings).map(|(recording, workspace)| {
+            let recorder: Arc<dyn ChangeRecorder> =
+                recording.turn(parent, by, (workspace, works_for(&row, by, &above)));
+            recorder
+        });
+        Some(put_back(&grounds, (tree, completed), recorder).await)
     }
 }
 

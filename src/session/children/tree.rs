@@ -1,7 +1,8 @@
 //! The sessions under one, as the store has them.
 
 use crate::base::limit;
-use crate::protocol::{ApiError, SessionId};
+use crate::host::TurnOf;
+use crate::protocol::{ApiError, SessionId, TurnId};
 use crate::session::manager::Manager;
 use crate::session::store_failure;
 use crate::store::SessionRow;
@@ -41,4 +42,19 @@ impl Manager {
         }
         Ok(rows)
     }
+}
+
+/// The turns above one in whose place it works, the nearest first: those that gave the work, up to a session that has a working
+/// tree for itself. `above`: the sessions above its own, the root first.
+pub(in crate::session) fn works_for(row: &SessionRow, turn: &TurnId, above: &[SessionRow]) -> Vec<TurnOf> {
+    let (mut turns, mut below, mut turn) = (Vec::new(), row, turn);
+    for parent in above.iter().rev() {
+        let Some(lineage) = below.lineage.as_ref().filter(|lineage| lineage.worktree.is_none()) else { break };
+        let run = parent.children.iter().find(|run| run.session == below.id && run.turn == *turn);
+        // What a client gives it to do counts for whoever made it.
+        let Some(by) = run.map(|run| &run.by).or(lineage.turn_id.as_ref()) else { break };
+        turns.push((parent.id.clone(), by.clone()));
+        (below, turn) = (parent, by);
+    }
+    turns
 }

@@ -56,7 +56,11 @@ pub(super) fn merge(transaction: &Transaction<'_>, turn: i64, change: &PathChang
         Some(known) => {
             refer(transaction, &known.before, -1)?;
             refer(transaction, &known.after, -1)?;
-            let gap = known.after != change.before && known.after != FileState::Unfinished;
+            // Two of one tree may have looked at the same change, from moments of their own: one that begins or ends as the
+            // other does hides nobody else's.
+            let seen_twice = known.before == change.before || known.after == change.after;
+            let open = known.after == FileState::Unfinished || change.before == FileState::Unfinished;
+            let gap = known.after != change.before && !open && !seen_twice;
             let PathChange { path, after, .. } = change.clone();
             PathChange { path, before: known.before, after, mixed: known.mixed || gap }
         }

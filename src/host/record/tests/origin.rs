@@ -5,7 +5,7 @@ use super::*;
 const IGNORED: &[(&str, &str)] = &[(".gitignore", "ig/\n"), ("ig/x", "mine"), ("ig/deep/y", "mine too"), ("seen", "s")];
 
 fn wanted(partial: bool) -> UndoWanted {
-    UndoWanted { direction: Direction::Undo, turn: None, partial }
+    UndoWanted { direction: Direction::Undo, turn: None, partial, worked_for: Vec::new() }
 }
 
 fn moved(house: &House, from: &str, to: &str) {

@@ -33,7 +33,7 @@ fn large(house: &House, name: &str) {
 }
 
 fn partial() -> UndoWanted {
-    UndoWanted { direction: Direction::Undo, turn: None, partial: true }
+    UndoWanted { direction: Direction::Undo, turn: None, partial: true, worked_for: Vec::new() }
 }
 
 type Round = (&'static str, fn(&House));
