@@ -331,8 +331,11 @@ impl Turn {
                 }
             }
         }
-        // Who answers in actions is told to do nothing else: a summary is none.
-        if trigger != CompactionTrigger::Overflow && !self.acts() {
+        // Who answers in actions is told to do nothing else: a summary is none. What cannot fit is not sent either: a prompt may be
+        // longer than the window, and what stands before it is summed up all the same.
+        let room = self.window() - self.window() / 8;
+        let fits = self.tokens_of(self.input.messages.chars(), &self.input.messages) < room;
+        if trigger != CompactionTrigger::Overflow && fits && !self.acts() {
             let mut request = self.request().await;
             request.messages.push(Message::User(vec![Part::Text { text: compaction_task(focus) }]));
             request.output_schema = None;

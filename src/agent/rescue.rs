@@ -12,9 +12,9 @@ use super::SinkError;
 use super::compact::Compacted;
 use super::reply::{Asking, Reply, plus};
 use super::turn::Turn;
-use crate::context::make_room;
+use crate::context::{conversation_tokens, make_room};
 use crate::model::{Model, ModelError, StopReason};
-use crate::protocol::{CompactionTrigger, EventBody};
+use crate::protocol::{CompactionTrigger, EventBody, Message};
 
 /// Hundredths of the window that are as good as all of it.
 const FULL_PERCENT: u64 = 99;
@@ -57,7 +57,7 @@ impl Turn {
                 Asking::Aborted | Asking::Called | Asking::Again { .. } => return Ok((asking, reply)),
             };
             if cancel.is_cancelled() || !self.rescued(&error, attempts.saturating_add(1), cancel).await? {
-                return Ok((Asking::Failed(error), reply));
+                return Ok((Asking::Failed(self.told_why(error)), reply));
             }
             spent = reply.usage;
         }
@@ -72,6 +72,21 @@ impl Turn {
             let words = format!("the conversation has {used} tokens and fills the model's window of {window}");
             ModelError::Overflow(words)
         })
+    }
+
+    /// An error of a conversation that does not fit says so where no summary can help: its last message alone is too long.
+    fn told_why(&self, error: ModelError) -> ModelError {
+        let (ModelError::Overflow(words), Some(window)) = (&error, self.input.model.facts().context_tokens) else {
+            return error;
+        };
+        let last = self.input.messages.last().filter(|last| matches!(last, Message::User(_)));
+        let tokens = last.map_or(0, |last| conversation_tokens(std::slice::from_ref(last)));
+        if tokens < window {
+            return error;
+        }
+        ModelError::Overflow(format!(
+            "{words}; the last message alone has about {tokens} tokens, and the model's window has {window}"
+        ))
     }
 
     /// Whether something was changed after which the model may be asked once more.

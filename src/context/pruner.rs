@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Entry, PRUNED_MARK, PRUNED_UNITS_MIN, PruneOptions, SUMMARY_MARKS, entry_of, placeholder, units};
+use super::{Entry, PRUNED_MARK, PRUNED_UNITS_MIN, PruneOptions, entry_of, placeholder, units};
 use crate::protocol::Message;
 
 /// An output that may go one day.
@@ -85,9 +85,7 @@ impl Pruner {
 
     fn look_at(&self, entry: Entry<'_>) -> Look {
         match entry {
-            Entry::User(text) | Entry::Other(text) if SUMMARY_MARKS.iter().any(|mark| text.starts_with(mark)) => {
-                Look::Summary
-            }
+            // A summary stands in front of all, where nothing is left to prune; what only begins like one is a text as any other.
             Entry::User(_) => Look::User,
             Entry::Other(_) => Look::Other,
             Entry::Output { tool, text } => {
@@ -190,8 +188,6 @@ mod tests {
         match kind {
             0..=3 => user("go on"),
             4 => Message::assistant("so", Vec::new()),
-            5 => user("[Conversation summary]\nold"),
-            6 => Message::assistant("[SUMMARY] old", Vec::new()),
             7 => output("keep", "x".repeat(hundreds * 400)),
             8 => output("t", "[OUTPUT PRUNED — 999 chars]".into()),
             9 => output("t", "ä".repeat(hundreds * 19)),
@@ -199,9 +195,8 @@ mod tests {
         }
     }
 
-    /// Summaries are rare, so that there is something to prune.
     fn kinds() -> impl Strategy<Value = u8> {
-        prop_oneof![40 => 0..=4_u8, 1 => 5..=6_u8, 10 => 7..=9_u8, 50 => 10..=11_u8]
+        prop_oneof![40 => 0..=4_u8, 10 => 7..=9_u8, 50 => 10..=11_u8]
     }
 
     proptest! {
@@ -231,6 +226,27 @@ mod tests {
                     prop_assert!(pruner.prune(&mut carried).is_empty(), "once is enough");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_summary_ends_what_was_due_and_a_text_that_begins_like_one_does_not() {
+        let options = PruneOptions { protected_tokens: None, minimum_tokens: None, ..PruneOptions::default() };
+        let mut pruner = Pruner::new(options.clone());
+        let output = Look::Output { units: 4_000, stays: false };
+        for look in [Look::User, output, Look::User, output, Look::User] {
+            pruner.push(look);
+        }
+        assert_eq!(pruner.due(), [1]);
+        pruner.push(Look::Summary);
+        assert!(!pruner.is_due());
+
+        let said = |text: &str| Message::User(vec![Part::Text { text: text.into() }]);
+        for mark in crate::context::SUMMARY_MARKS {
+            let marked = Message::assistant(format!("{mark} of it"), Vec::new());
+            let mut messages = vec![message((0, 0)), message((10, 9)), message((0, 0)), message((10, 9)), marked];
+            messages.push(said(&format!("{mark} of the ticket")));
+            assert_eq!(Pruner::new(options.clone()).prune(&mut messages), [1], "{mark}");
         }
     }
 

@@ -53,7 +53,7 @@ pub(super) fn json(value: &serde_json::Value) -> usize {
 /// Makes a conversation shorter. False: there is nothing that could go.
 pub fn make_room(messages: &mut Vec<Message>) -> bool {
     let before = conversation_chars(messages);
-    let enough = before / 100 * ENOUGH_PERCENT;
+    let enough = before.saturating_mul(ENOUGH_PERCENT) / 100;
     let newest_round = messages.iter().rposition(|message| matches!(message, Message::Assistant { .. })).unwrap_or(0);
     let (old, new) = messages.split_at_mut(newest_round);
     old.iter_mut().for_each(blank);

@@ -202,6 +202,10 @@ fn read(path: &Path, bytes_max: usize) -> Option<String> {
         }
     }
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    // Some editors begin a file with the mark of its byte order, which is no part of its text.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
     if text.trim().is_empty() {
         return None;
     }
@@ -234,6 +238,23 @@ mod tests {
 
     fn contents(found: &[Instructions]) -> Vec<&str> {
         found.iter().map(|i| i.content.as_str()).collect()
+    }
+
+    #[test]
+    fn the_mark_of_a_files_byte_order_is_no_text() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = [
+            ("\u{feff}Use tabs.", Some("Use tabs.")),
+            ("\u{feff}", None),
+            ("\u{feff} \n", None),
+            ("a\u{feff}b", Some("a\u{feff}b")),
+            (" \n", None),
+        ];
+        for (said, want) in table {
+            let path = directory.path().join("AGENTS.md");
+            fs::write(&path, said).unwrap();
+            assert_eq!(read(&path, 1_000).as_deref(), want, "{said:?}");
+        }
     }
 
     #[test]

@@ -265,7 +265,7 @@ async fn an_explanation_tells_of_the_agent_and_of_those_above() {
     let house = House::open().await;
     let work = house.work.path().to_owned();
     let rules = "permissions: {defaultPolicy: allow, rules: [{tool: bash, pattern: 'git *', policy: deny}, {tool: bash, pattern: 'make *', policy: ask}]}";
-    agent(&work, "careful", &format!("policy: [Delegate]\n{rules}"), "Be careful.");
+    agent(&work, "careful", &format!("policy: [Patch, Delegate]\n{rules}"), "Be careful.");
     let allow = json!({"defaultPolicy": "allow", "rules": []});
     let root =
         json!({"agent": "careful", "model": "demo/scripted", "toolPermissions": allow, "permissionMode": "auto"});

@@ -306,3 +306,24 @@ async fn it_stops_when_it_is_told_to() {
         assert_eq!((failed(&log).len(), outcome.messages), (1, long().into()));
     }
 }
+
+/// What stands before it is summed up, from what can be sent; the failure says what no summary can help.
+#[tokio::test]
+async fn a_prompt_longer_than_the_window_is_not_sent_for_a_summary_and_its_failure_says_so() {
+    let log = Arc::new(Log::default());
+    let too_long = || vec![Err(ModelError::Overflow("too long".into()))];
+    let script = Script::new([vec![sums("old"), DONE], too_long(), too_long(), too_long()]);
+    let mut input = turn(&script, &log, 2_500);
+    let huge = "h".repeat(40_000);
+    let mut messages = long();
+    messages.push(Message::User(text(&huge)));
+    input.messages = messages.into();
+    let outcome = run_turn(input, CancellationToken::new()).await;
+    let first = script.asked.lock()[0].clone();
+    assert!(first.system.starts_with("You sum up"), "{:?}", first.system);
+    assert!(!last_text(&first).contains("hhhh"), "what cannot fit is not sent");
+    assert_eq!(made(&log)[0].summary, summary("old"));
+    let Ended::Failed(error) = outcome.ended else { panic!("{:?}", outcome.ended) };
+    let want = "too long; the last message alone has about 10000 tokens, and the model's window has 2500";
+    assert!(error.message.ends_with(want), "{}", error.message);
+}

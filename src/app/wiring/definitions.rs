@@ -66,6 +66,10 @@ pub(super) fn why_not(agent: &AgentDefinition, tool: &ToolDefinition) -> Option<
         Some(ToolCategory::Edit) if !agent.opens(AgentGate::Patch) => {
             Some(format!("the agent `{name}` may not change files: its policy does not name `Patch`"))
         }
+        // A shell changes files as well. Who names one among its tools has it none the less.
+        Some(ToolCategory::Execute) if !agent.opens(AgentGate::Patch) && agent.tools.is_none() => Some(format!(
+            "the agent `{name}` may not run what could change files: its policy does not name `Patch`, and its file names no tools"
+        )),
         Some(ToolCategory::Subagent) if agent.kind == AgentKind::Subagent => {
             Some(format!("the agent `{name}` is a sub-agent, which delegates to nobody"))
         }
@@ -217,19 +221,21 @@ mod tests {
             tool("fs_write", "edit"),
             tool("git_log", "search"),
             tool("spawn_agent", "subagent"),
+            tool("bash", "execute"),
         ];
         #[rustfmt::skip]
         let table = [
-            (agent(None, None, Main), [true, true, true, true]),
-            (agent(Some(&["Read", "Write", "git_*"]), None, Main), [true, true, true, false]),
-            (agent(Some(&["Read", "Write"]), Some(&[]), Main), [true, false, false, false]),
-            (agent(None, Some(&[AgentGate::Patch]), Main), [true, true, true, false]),
-            (agent(None, Some(&[AgentGate::Delegate]), Main), [true, false, true, true]),
-            (agent(None, Some(&AgentGate::ALL), Subagent), [true, true, true, false]),
-            (agent(Some(&[]), None, Main), [false, false, false, false]),
+            (agent(None, None, Main), [true, true, true, true, true]),
+            (agent(Some(&["Read", "Write", "git_*"]), None, Main), [true, true, true, false, false]),
+            (agent(Some(&["Read", "Write"]), Some(&[]), Main), [true, false, false, false, false]),
+            (agent(Some(&["Read", "Bash"]), Some(&[]), Main), [true, false, false, false, true]),
+            (agent(None, Some(&[AgentGate::Patch]), Main), [true, true, true, false, true]),
+            (agent(None, Some(&[AgentGate::Delegate]), Main), [true, false, true, true, false]),
+            (agent(None, Some(&AgentGate::ALL), Subagent), [true, true, true, false, true]),
+            (agent(Some(&[]), None, Main), [false, false, false, false, false]),
         ];
         for (agent, want) in table {
-            let may = [0, 1, 2, 3].map(|at: usize| why_not(&agent, &all[at]).is_none());
+            let may = [0, 1, 2, 3, 4].map(|at: usize| why_not(&agent, &all[at]).is_none());
             assert_eq!(may, want, "{agent:?}");
         }
         let named = why_not(&agent(Some(&["Read"]), None, Main), &all[1]);

@@ -78,7 +78,7 @@ impl CommandHooks {
         }
         let place = input["workingDirectory"].as_str().map_or_else(|| self.directory.clone(), PathBuf::from);
         let outcome = match run::run(command, input.to_string().into_bytes(), &place).await {
-            Ok(ran) => outcome(&ran),
+            Ok(ran) => outcome(&ran, &input),
             Err(error) => Outcome::Failed(format!("it cannot be started: {error}")),
         };
         match outcome {
