@@ -219,6 +219,21 @@ test('a hook system of the caller works too', async () => {
   assert.deepEqual(seen, ['tool.execute.before', 'tool.execute.after', 'tool.result.validate'])
 })
 
+test('a `blocked` that is neither true nor false is no yes', async () => {
+  const request = { id: '1', name: 'n', arguments: {} }
+  for (const blocked of ['true', 1, {}]) {
+    const hooks = createHookSystem()
+    hooks.register('tool.execute.before', ({ request }) => ({ ...request, blocked }))
+    hooks.register('prompt.submit', () => ({ blocked }))
+    assert.equal((await hooks.run('tool.execute.before', { request })).blocked, true)
+    const said = await hooks.run('prompt.submit', { prompt: 'p' })
+    assert.deepEqual([said.blocked, /neither/.test(said.reason)], [true, true])
+  }
+  const hooks = createHookSystem()
+  hooks.register('prompt.submit', () => ({ blocked: false, prompt: 'q' }))
+  assert.equal((await hooks.run('prompt.submit', { prompt: 'p' })).prompt, 'q')
+})
+
 test('a block ends the chain; of a prompt with images the text alone is replaced', async () => {
   for (const [type, context] of [
     ['prompt.submit', { prompt: 'p' }],

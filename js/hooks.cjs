@@ -36,11 +36,13 @@ const object = record(() => {})
 const timeout = optional(integer(0, TIMEOUT_MS_MAX))
 const registerOptions = optional(shape({ timeoutMs: timeout }))
 const isString = (value) => typeof value === 'string'
-const isCall = (value) => plain(value) && typeof value.name === 'string' && plain(value.arguments ?? {})
+// What is neither yes nor no was meant as something: it is no answer, and before a call or a prompt that blocks.
+const isNoBlock = (value) => plain(value) && (value.blocked ?? false) === false
+const isCall = (value) => isNoBlock(value) && typeof value.name === 'string' && plain(value.arguments ?? {})
 const isTexts = (value) => Array.isArray(value) && value.every(isString)
 const isBlock = (value) => plain(value) && value.blocked === true
 const isOr = (fits) => (value) => value === undefined || fits(value)
-const isSubmission = (value) => plain(value) && isOr(isString)(value.prompt) && isOr(isTexts)(value.context)
+const isSubmission = (value) => isNoBlock(value) && isOr(isString)(value.prompt) && isOr(isTexts)(value.context)
 const isResult = (value) =>
   plain(value) && [value.id, value.name, value.output].every(isString) && typeof value.isError === 'boolean'
 
@@ -174,7 +176,7 @@ async function runCompactBefore(type, handlers, context) {
       const next = await handler({ ...context, ...(focus !== undefined && { focus }) })
       if (next === undefined) continue
       if (isBlock(next)) return blockOf(next)
-      if (!plain(next) || !isOr(isString)(next.focus))
+      if (!isNoBlock(next) || !isOr(isString)(next.focus))
         throw new TypeError('it returned neither {focus} nor {blocked: true, reason}')
       focus = next.focus ?? focus
     } catch (cause) {
