@@ -250,11 +250,15 @@ impl Hooks for JsHooks {
     }
 }
 
-/// The reason of a block. None: it is none.
+/// The reason of a block. None: it is none. What is neither yes nor no was meant as something, and blocks as well.
 fn block(value: &Value) -> Option<String> {
-    let blocked = value.get("blocked") == Some(&Value::Bool(true));
-    let reason = value.get("reason").and_then(Value::as_str).unwrap_or("a hook blocked it");
-    blocked.then(|| reason.to_owned())
+    match value.get("blocked") {
+        None | Some(Value::Null | Value::Bool(false)) => None,
+        Some(Value::Bool(true)) => {
+            Some(value.get("reason").and_then(Value::as_str).unwrap_or("a hook blocked it").to_owned())
+        }
+        Some(_) => Some("the hook returned a `blocked` that is neither true nor false".to_owned()),
+    }
 }
 
 /// What hooks make of a prompt. What is none of it blocks.
@@ -265,7 +269,11 @@ fn read_submission(value: Value, before: &str) -> Submission {
     let Value::Object(mut fields) = value else {
         return Submission::Blocked { reason: "the hook returned something else than a prompt".to_owned() };
     };
-    let prompt = text_field(&mut fields, "prompt").filter(|prompt| prompt != before);
+    let prompt = match fields.remove("prompt") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(prompt)) => Some(prompt).filter(|prompt| prompt != before),
+        Some(_) => return Submission::Blocked { reason: "the hook returned a `prompt` that is no text".to_owned() },
+    };
     match fields.remove("context").map_or(Some(Vec::new()), read) {
         Some(context) => Submission::Continue { prompt, context },
         None => Submission::Blocked { reason: "the hook returned a `context` that is no list of texts".to_owned() },
@@ -296,6 +304,8 @@ mod tests {
         let request = json!({"id": "1", "name": "n", "arguments": {}});
         assert!(matches!(read_before(request), Before::Continue(r) if r.name == "n"));
         assert_eq!(read_before(json!({"blocked": true, "reason": "no"})), Before::Blocked { reason: "no".into() });
+        let odd = json!({"id": "1", "name": "n", "arguments": {}, "blocked": "true"});
+        assert!(matches!(read_before(odd), Before::Blocked { reason } if reason.contains("neither true nor false")));
         assert!(matches!(read_before(json!(17)), Before::Blocked { .. }));
     }
 
@@ -311,7 +321,9 @@ mod tests {
             (json!({ "prompt": "q", "context": ["c"] }), Some(goes_on(Some("q"), &["c"]))),
             (json!({}), Some(goes_on(None, &[]))),
             (json!({ "blocked": true, "reason": "no" }), Some(Submission::Blocked { reason: "no".into() })),
+            (json!({ "blocked": false, "prompt": null }), Some(goes_on(None, &[]))),
             (json!({ "context": "c" }), None), (json!("q"), None), (json!(null), None),
+            (json!({ "blocked": "true" }), None), (json!({ "blocked": 1 }), None), (json!({ "prompt": 5 }), None),
         ];
         for (value, want) in table {
             let said = read_submission(value.clone(), "p");

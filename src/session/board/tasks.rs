@@ -161,7 +161,7 @@ impl Tasks {
         let bytes = serde_json::to_string(task).map_or(usize::MAX, |text| text.len());
         if bytes > limit::TASK_BYTES_MAX {
             let expected = format!("a task of at most {} bytes in all", limit::TASK_BYTES_MAX);
-            return Err(ApiError::unfit("description", expected, format!("{bytes} bytes")));
+            return Err(ApiError::unfit(longest_member(task), expected, format!("{bytes} bytes")));
         }
         let id = task.id.clone();
         for other in others {
@@ -185,6 +185,18 @@ impl Tasks {
         let others = next.iter().filter(|(other, task)| **other != number && self.tasks.get(*other) != Some(*task));
         own.chain(others.map(|(_, task)| EventBody::TaskUpdate(told(task)))).collect()
     }
+}
+
+/// The member of a task that takes most of it, by its name on the wire.
+fn longest_member(task: &TaskItem) -> &'static str {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let members = [
+        ("description", task.description.len()),
+        ("subject", task.subject.len()),
+        ("activeForm", length(&task.active_form)),
+        ("owner", length(&task.owner)),
+    ];
+    members.into_iter().max_by_key(|(_, length)| *length).map_or("description", |(name, _)| name)
 }
 
 /// Whoever waits for whom, no task waits for itself.
@@ -311,9 +323,16 @@ mod tests {
     #[test]
     fn the_list_is_bounded() {
         let mut tasks = Tasks::default();
-        let long = TaskInput { description: Some("x".repeat(limit::TASK_BYTES_MAX)), ..input("s", &[], &[]) };
-        let refused = tasks.create(long, &author(None)).expect_err("too long");
-        assert_eq!(refused.code(), ErrorCode::InvalidArgument);
+        let long = || Some("x".repeat(limit::TASK_BYTES_MAX));
+        for (field, long) in [
+            ("description", TaskInput { description: long(), ..input("s", &[], &[]) }),
+            ("subject", TaskInput { subject: long(), ..TaskInput::default() }),
+            ("activeForm", TaskInput { active_form: long(), ..input("s", &[], &[]) }),
+        ] {
+            let refused = tasks.create(long, &author(None)).expect_err("too long");
+            assert_eq!(refused.code(), ErrorCode::InvalidArgument);
+            assert!(refused.to_string().starts_with(&format!("`{field}`: expected a task")), "{refused}");
+        }
         for _ in 0..limit::TASKS_MAX {
             let made = tasks.create(input("s", &[], &[]), &author(None));
             assert_eq!(done(&mut tasks, made), Ok(1));
