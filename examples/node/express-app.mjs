@@ -57,8 +57,9 @@ app.post('/ask', async (request, response) => {
     if (type === 'stream.delta') response.write(payload.text)
     if (type === 'session.error') response.write(`\n[${payload.error.message}]`)
   }
-  if (gone.signal.aborted) await client.sessions.abort(sessionId)
-  else response.end('\n')
+  if (!gone.signal.aborted) response.end('\n')
+  // It may have ended meanwhile: then there is nothing to stop.
+  else await client.sessions.abort(sessionId).catch(() => {})
 })
 
 const listening = app.listen(Number(process.env.PORT ?? 8080), '127.0.0.1', () => {
