@@ -49,6 +49,8 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["tiktoken"], &["src/context/tokens"]),
     (&["flate2", "crc32fast"], &["src/base/image/", "src/base/deflate"]),
     (&["rust_embed"], &["src/server/page"]),
+    (&["ratatui", "crossterm", "pulldown_cmark", "unicode_width"], &["src/cli/tui/"]),
+    (&["clap_complete"], &["src/cli/"]),
     (&["std::env", "tokio::env"], &["src/config/"]),
     (
         &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],

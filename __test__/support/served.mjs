@@ -33,7 +33,7 @@ async function freePort() {
 }
 
 /** An environment without models and settings of this machine. */
-function environment(home) {
+export function environment(home) {
   const own = Object.entries(process.env).filter(([name]) => !/^(SIMSE_|OPENAI_|XDG_|NODE_)/.test(name))
   return { ...Object.fromEntries(own), HOME: home }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::reach::Reach;
 use crate::config::Options;
 use crate::protocol::{ClientId, SessionId, TokenName, TokenRole};
 
@@ -11,7 +12,8 @@ const EXIT_CODES: &str = "Exit codes:
   0  it went well
   1  the job failed, a check found something wrong, or a stop could not save everything
   2  the arguments, the environment or the configuration file are wrong
-  3  the server cannot start: the port, the data directory, the address
+  3  the server cannot start or be reached: the port, the data directory, the address
+  4  the turn was stopped before it was done: by somebody, a limit or a budget
   128 and the signal's number: ended at once by a second signal
 
 Every setting has one name in three spellings, such as --max-iterations, the variable
@@ -20,15 +22,46 @@ variables over the file.";
 
 /// A headless coding-agent server: sessions, tools and permissions over HTTP, with a live stream of events.
 #[derive(Debug, Parser)]
-#[command(name = "simse", version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "simse", version, after_help = EXIT_CODES, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
+    /// Without one: work with an agent in this terminal
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) reach: Reach,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Work in this terminal; what is meant where no command is named.
+    #[command(skip)]
+    Here(Box<Reach>),
+    /// Work in this terminal with an agent of the server at an address: http(s)://HOST:PORT or unix:SOCKET
+    ///
+    /// The token is that of SIMSE_TOKEN or --token-file, else the data directory's, which only its own server is shown.
+    #[command(after_help = EXIT_CODES)]
+    Attach(Attach),
+    /// Run one prompt to its end, for scripts: the result on stdout, all about it on stderr
+    ///
+    /// What is piped to it stands behind the prompt, or is the prompt where none is named. Calls that would be asked about are refused
+    /// where nobody is at the terminal; --yes or --permission-mode allow them.
+    #[command(after_help = EXIT_CODES)]
+    Run(Box<Run>),
+    /// Talk line by line, without an interface
+    #[command(after_help = EXIT_CODES)]
+    Chat(Box<Chat>),
+    /// List the sessions of a data directory, the newest first, also while a server runs
+    #[command(after_help = EXIT_CODES)]
+    Sessions(Sessions),
+    /// Say whether all is here that simse needs: settings, data directory, programs, sandbox, models, agents
+    #[command(after_help = EXIT_CODES)]
+    Doctor(Place),
+    /// Print what makes a shell complete this program's commands and flags
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Serve until stopped
     ///
     /// Listens on 127.0.0.1:4100 and answers programs that bring the token (see the file `token` in the data
@@ -109,6 +142,68 @@ pub(super) struct Place {
     /// The data directory [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
+}
+
+/// `simse attach`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Attach {
+    /// The server's address
+    pub(super) url: String,
+    /// A file that has the token, for its owner alone
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+    /// Go on with the newest session of the working directory [default: a new one]
+    #[arg(short = 'c', long = "continue", conflicts_with = "session")]
+    pub(super) go_on: bool,
+    /// Go on with this session
+    #[arg(short, long, value_name = "ID")]
+    pub(super) session: Option<SessionId>,
+}
+
+impl Attach {
+    /// The same as the flags of a command that reaches a server say it.
+    pub(super) fn reach(self) -> Reach {
+        let (token_file, go_on, session) = (self.token_file, self.go_on, self.session);
+        Reach { attach: Some(self.url), token_file, go_on, session, ..Reach::default() }
+    }
+}
+
+/// `simse run`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// The prompt; `-`: standard input
+    pub(super) prompt: Vec<String>,
+    /// Print the events, one JSON object a line, as the server sends them, instead of the result
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Allow every tool call that would be asked about
+    #[arg(short, long)]
+    pub(super) yes: bool,
+    /// Have the answer be data that fits the JSON Schema in this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) schema: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) reach: Reach,
+}
+
+/// `simse chat`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Chat {
+    #[command(flatten)]
+    pub(super) reach: Reach,
+}
+
+/// `simse sessions`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Sessions {
+    /// So many at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub(super) limit: usize,
+    /// Print each as the server tells of it, one JSON object a line
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
 }
 
 /// `simse mcp-login`.

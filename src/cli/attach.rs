@@ -10,8 +10,8 @@ use secrecy::SecretString;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::acp::neighbour;
 use super::client::{Client, Way};
+use super::found::neighbour;
 use super::log::Log;
 use super::serve::refuse;
 use super::stdio::Streams;
@@ -110,7 +110,7 @@ async fn target(launch: &Launch, url: &str) -> Result<Target, (Exit, String)> {
         };
         let socket = match &client.way {
             Way::Socket(path) => Some(path.clone()),
-            Way::Network(_) => None,
+            Way::Network(_) | Way::Encrypted(_) => None,
         };
         let url = format!("http://{}{PATH}", client.way.host());
         return Ok(Target { url, socket, proved: Some(client.token) });

@@ -1,21 +1,26 @@
-//! A small HTTP client for our own server on this machine.
+//! A small HTTP client for our own servers.
 //!
 //! It speaks HTTP/1.0: one connection a request, and a body ends where the connection ends. That is all
-//! that calls to a neighbour need, event streams included.
+//! that calls to a neighbour need, event streams included. What wants TLS goes the way of `base::http`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::base::http::{self, Answer};
 use crate::base::proof::ProofKey;
 use crate::protocol::{ErrorEnvelope, Event};
 
 /// Longest wait for an answer to a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest silence of a server behind TLS: it says something on every stream within seconds.
+const SILENCE: Duration = Duration::from_secs(120);
 /// Largest answer, and largest event.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -42,6 +47,14 @@ pub(super) enum ClientError {
     },
 }
 
+impl ClientError {
+    /// Whether trying again is of no use: the server has answered, and not that it is busy.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Refused { status: 400..=499, .. })
+            && !matches!(self, Self::Refused { status: 408 | 429, .. })
+    }
+}
+
 /// Where the server is, and what it wants to see.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
@@ -58,12 +71,22 @@ pub(super) enum Way {
     Network(String),
     /// A Unix socket.
     Socket(PathBuf),
+    /// An address that wants TLS: `https://host:port`.
+    Encrypted(String),
 }
 
 /// A connection, either way.
 pub(super) trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
 type Connection = BufReader<Box<dyn Line>>;
+
+/// The body of an answer, to be read once.
+enum Body {
+    /// Its connection ends with it.
+    Plain(Connection),
+    /// It comes in pieces; what is read of the last one lies in front.
+    Pieces(Box<Answer>, Bytes),
+}
 
 impl Way {
     /// A connection to it.
@@ -78,7 +101,28 @@ impl Way {
                 Ok(Box::new(connection))
             }
             Self::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Self::Encrypted(_) => Err(std::io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// Its address, as a person writes it.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Network(authority) => format!("http://{authority}"),
+            Self::Socket(path) => format!("unix:{}", path.display()),
+            Self::Encrypted(url) => url.clone(),
+        }
+    }
+
+    /// Whether it leads to this machine.
+    pub(super) fn is_near(&self) -> bool {
+        let host = match self {
+            Self::Socket(_) => return true,
+            Self::Network(authority) => authority,
+            Self::Encrypted(url) => url.trim_start_matches("https://"),
+        };
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// What it is called in requests.
@@ -86,13 +130,14 @@ impl Way {
         match self {
             Self::Network(authority) => authority,
             Self::Socket(_) => "localhost",
+            Self::Encrypted(url) => url.trim_start_matches("https://"),
         }
     }
 }
 
 /// Events as they come.
 pub(super) struct Events {
-    connection: Connection,
+    body: Body,
     /// The beginning of a line whose end has not come yet.
     partial: Vec<u8>,
     call: String,
@@ -106,9 +151,8 @@ impl Client {
     pub(super) async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
         let call = format!("{method} {path}");
         let exchange = async {
-            let (status, connection) = self.send(method, path, body).await?;
-            let mut answer = Vec::new();
-            connection.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+            let (status, answer) = self.send(method, path, body).await?;
+            let answer = answer.all().await?;
             Ok((status, answer))
         };
         let timely = tokio::time::timeout(CALL_TIMEOUT, exchange).await;
@@ -119,6 +163,16 @@ impl Client {
             return Err(refused(call, status, &answer));
         }
         serde_json::from_slice(&answer).map_err(|cause| ClientError::Broken { call, cause: cause.into() })
+    }
+
+    /// Reads what lies at a path.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let answer = self.call("GET", path, None).await?;
+        serde_json::from_value(answer)
+            .map_err(|cause| ClientError::Broken { call: format!("GET {path}"), cause: cause.into() })
     }
 
     /// Whether the server shows that it is the one whose key this is.
@@ -136,17 +190,19 @@ impl Client {
     pub(super) async fn events(&self, path: &str) -> Result<Events, ClientError> {
         let call = format!("GET {path}");
         let broken = |cause| ClientError::Broken { call: call.clone(), cause };
-        let (status, mut connection) = self.send("GET", path, None).await.map_err(broken)?;
+        let (status, body) = self.send("GET", path, None).await.map_err(broken)?;
         if status == 200 {
-            return Ok(Events { connection, partial: Vec::new(), call });
+            return Ok(Events { body, partial: Vec::new(), call });
         }
-        let mut answer = Vec::new();
-        (&mut connection).take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await.map_err(broken)?;
+        let answer = body.all().await.map_err(broken)?;
         Err(refused(call, status, &answer))
     }
 
     /// Sends a request and reads the head of the answer.
-    async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<(u16, Connection)> {
+    async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<(u16, Body)> {
+        if let Way::Encrypted(base) = &self.way {
+            return self.send_encrypted((method, &format!("{base}{path}")), body).await;
+        }
         let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n", self.way.host());
         if let Some(token) = &self.token {
             request.push_str(&format!("Authorization: Bearer {}\r\n", token.expose_secret()));
@@ -164,7 +220,20 @@ impl Client {
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "not HTTP"))?;
         while line(&mut connection, &mut partial).await?.is_some_and(|header| !header.is_empty()) {}
-        Ok((status, connection))
+        Ok((status, Body::Plain(connection)))
+    }
+
+    async fn send_encrypted(&self, (method, url): (&str, &str), body: Option<&Value>) -> std::io::Result<(u16, Body)> {
+        let method = method.parse().map_err(std::io::Error::other)?;
+        let way = http::Way::to(url, None).await.map_err(std::io::Error::other)?;
+        let bearer = self.token.as_ref().map(|token| format!("Bearer {}", token.expose_secret()));
+        let mut headers: Vec<(&str, &str)> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
+        if body.is_some() {
+            headers.push(("content-type", "application/json"));
+        }
+        let body = body.map(|body| Bytes::from(body.to_string()));
+        let answer = way.send(&method, &headers, (body, SILENCE)).await.map_err(std::io::Error::other)?;
+        Ok((answer.status, Body::Pieces(Box::new(answer), Bytes::new())))
     }
 }
 
@@ -176,7 +245,7 @@ impl Events {
     pub(super) async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         let broken = |call: &str, cause| ClientError::Broken { call: call.to_owned(), cause };
         loop {
-            let read = line(&mut self.connection, &mut self.partial).await;
+            let read = self.body.line(&mut self.partial).await;
             let Some(text) = read.map_err(|cause| broken(&self.call, cause))? else { return Ok(None) };
             // Comments, ids and the line between two frames say nothing new; `ready` has no number.
             let Some(data) = text.strip_prefix("data: ") else { continue };
@@ -187,12 +256,60 @@ impl Events {
     }
 }
 
+impl Body {
+    /// All of it.
+    async fn all(self) -> std::io::Result<Vec<u8>> {
+        let mut whole = Vec::new();
+        match self {
+            Self::Plain(connection) => drop(connection.take(ANSWER_BYTES_MAX).read_to_end(&mut whole).await?),
+            Self::Pieces(mut answer, rest) => {
+                whole.extend_from_slice(&rest);
+                while let Some(piece) = answer.chunk().await.map_err(std::io::Error::other)? {
+                    within(whole.len() + piece.len())?;
+                    whole.extend_from_slice(&piece);
+                }
+            }
+        }
+        Ok(whole)
+    }
+
+    /// The next line without its end. None at the end. Cancel-safe: what came of it so far stays in `partial`.
+    async fn line(&mut self, partial: &mut Vec<u8>) -> std::io::Result<Option<String>> {
+        let (answer, rest) = match self {
+            Self::Plain(connection) => return line(connection, partial).await,
+            Self::Pieces(answer, rest) => (answer, rest),
+        };
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', rest) {
+                partial.extend_from_slice(&rest.split_to(end + 1));
+                return Ok(taken(partial));
+            }
+            partial.extend_from_slice(&std::mem::take(rest));
+            within(partial.len())?;
+            match answer.chunk().await.map_err(std::io::Error::other)? {
+                Some(piece) => *rest = piece,
+                None => return Ok(taken(partial)),
+            }
+        }
+    }
+}
+
+/// Whether so much may be taken.
+fn within(bytes: usize) -> std::io::Result<()> {
+    if bytes as u64 <= ANSWER_BYTES_MAX { Ok(()) } else { Err(std::io::ErrorKind::FileTooLarge.into()) }
+}
+
+/// The line that lies there, if one does.
+fn taken(partial: &mut Vec<u8>) -> Option<String> {
+    let bytes = std::mem::take(partial);
+    let text = String::from_utf8_lossy(&bytes);
+    (!bytes.is_empty()).then(|| text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
 /// The next line without its end. None at the end of the connection. What came of it so far stays in `partial`.
 async fn line(connection: &mut Connection, partial: &mut Vec<u8>) -> std::io::Result<Option<String>> {
     connection.take(ANSWER_BYTES_MAX).read_until(b'\n', partial).await?;
-    let bytes = std::mem::take(partial);
-    let text = String::from_utf8_lossy(&bytes);
-    Ok((!bytes.is_empty()).then(|| text.trim_end_matches(['\r', '\n']).to_owned()))
+    Ok(taken(partial))
 }
 
 fn refused(call: String, status: u16, answer: &[u8]) -> ClientError {

@@ -4,6 +4,8 @@
 //! that find it full are dropped and counted.
 
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +33,8 @@ const WRITE_BYTES: usize = 64 << 10;
 const GATHER: Duration = Duration::from_millis(5);
 /// How long the end waits for lines that are still to be written.
 const FLUSH: Duration = Duration::from_millis(500);
+/// A file of the log that is larger begins anew.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 enum Message {
     Line(Vec<u8>),
@@ -52,6 +56,23 @@ pub(super) struct Log {
 impl Log {
     /// Starts the thread and makes it the log of the whole process. A second log is an error of ours and stays silent.
     pub(super) fn start(launch: &Launch) -> Self {
+        Self::start_on(launch, io::stderr())
+    }
+
+    /// The same into a file, where the terminal shows something else. A file that has become large begins anew; what cannot be
+    /// written is not logged.
+    pub(super) fn to_file(launch: &Launch, file: &Path) -> Self {
+        let large = std::fs::metadata(file).is_ok_and(|found| found.len() > FILE_BYTES_MAX);
+        let mut options = std::fs::OpenOptions::new();
+        // Its owner's alone.
+        options.create(true).write(true).append(!large).truncate(large).mode(0o600);
+        match options.open(file) {
+            Ok(file) => Self::start_on(launch, file),
+            Err(_) => Self::start_on(launch, io::sink()),
+        }
+    }
+
+    fn start_on(launch: &Launch, out: impl io::Write + Send + 'static) -> Self {
         let (format, level, filter) = (launch.log_format, launch.log_level, launch.log_filter.as_ref());
         let (queue, lines) = sync_channel(LINES_MAX);
         let (filtered, handle) = Layer::new(levels(level, filter));
@@ -59,9 +80,8 @@ impl Log {
         let copied = launch.settings.collector.is_some().then(|| Copies(Arc::clone(&copies)));
         let log = Self { queue, format, dropped: Arc::default(), levels: Some(handle), copies };
         let dropped = Arc::clone(&log.dropped);
-        if let Err(cause) = std::thread::Builder::new()
-            .name("log".to_owned())
-            .spawn(move || write_all((&lines, format), &dropped, io::stderr()))
+        if let Err(cause) =
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all((&lines, format), &dropped, out))
         {
             super::screen::problem(format_args!("there will be no log: {cause}"));
         }

@@ -9,21 +9,28 @@ mod activation;
 mod arguments;
 mod attach;
 mod bridge;
+mod chat;
 mod check;
 mod client;
 mod config;
 mod copies;
 mod descriptors;
+mod doctor;
+mod follow;
+mod found;
 mod job;
 mod log;
 mod mcp;
 mod panics;
 mod program;
+mod reach;
 mod rehearsal;
 mod reload;
+mod run;
 mod running;
 mod screen;
 mod serve;
+mod sessions;
 mod show;
 mod signal;
 mod start;
@@ -32,10 +39,12 @@ mod supervised;
 mod token;
 mod tool_servers;
 mod transfer;
+mod tui;
+mod typed;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use self::arguments::{Arguments, Command};
 use self::running::Running;
@@ -55,8 +64,10 @@ enum Exit {
     Failed,
     /// The arguments, the environment or the configuration file are wrong.
     Usage,
-    /// The server cannot start.
+    /// The server cannot start or be reached.
     CannotStart,
+    /// A turn was stopped before it was done: by somebody, a limit or a budget.
+    Stopped,
 }
 
 impl From<Exit> for ExitCode {
@@ -66,6 +77,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::CannotStart => 3,
+            Exit::Stopped => 4,
         })
     }
 }
@@ -86,9 +98,17 @@ pub fn main() -> ExitCode {
             return Exit::CannotStart.into();
         }
     };
-    let serves = matches!(arguments.command, Command::Serve(_) | Command::Acp(_) | Command::Mcp(_) | Command::Start(_));
+    let command = arguments.command.unwrap_or_else(|| Command::Here(Box::new(arguments.reach)));
+    let serves = matches!(command, Command::Serve(_) | Command::Acp(_) | Command::Mcp(_) | Command::Start(_));
     let exit = runtime.block_on(async {
-        match arguments.command {
+        match command {
+            Command::Here(reach) => tui::run(*reach).await,
+            Command::Attach(arguments) => tui::run(arguments.reach()).await,
+            Command::Run(arguments) => run::run(*arguments).await,
+            Command::Chat(arguments) => chat::run(*arguments).await,
+            Command::Sessions(arguments) => sessions::run(arguments).await,
+            Command::Doctor(place) => doctor::run(place).await,
+            Command::Completions { shell } => completions(shell),
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Acp(arguments) => acp::run(arguments).await,
             Command::Mcp(arguments) => mcp::run(arguments).await,
@@ -125,6 +145,14 @@ fn told(words: &clap::Error) -> Exit {
 fn unprinted(cause: &str) -> Exit {
     screen::problem(format_args!("stdout cannot be written: {cause}"));
     Exit::Failed
+}
+
+/// Prints what makes a shell complete our commands.
+fn completions(shell: clap_complete::Shell) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "simse", &mut script);
+    screen::piece(&String::from_utf8_lossy(&script));
+    Exit::Ok
 }
 
 /// Prints the OpenAPI document.

@@ -122,8 +122,16 @@ pub(super) fn sentence(format: LogFormat, level: &str, text: &str) -> String {
     }
 }
 
+/// Prints a piece of text on stderr, at once.
+pub(super) fn aside(text: &str) {
+    remark_piece(text.to_owned(), false);
+}
+
 fn remark(text: &str, last: bool) {
-    let text = format!("{text}\n");
+    remark_piece(format!("{text}\n"), last);
+}
+
+fn remark_piece(text: String, last: bool) {
     // Where stderr is gone there is nobody to tell.
     drop(waited(last, &STUCK_STDERR, move || io::stderr().lock().write_all(text.as_bytes())));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::screen::{clean, excerpt, line, piece, short};
+use super::screen::{aside, clean, excerpt, line, note, piece, problem, short};
 use crate::protocol::{
     AgentPlan, BudgetNotice, Display, Event, EventBody, PlanEntry, RoundKind, VerdictSource, of_tree,
 };
@@ -10,34 +10,82 @@ use crate::protocol::{
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
 
+/// Where a stream is shown, and how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Face {
+    /// For a person, on stdout.
+    #[default]
+    Person,
+    /// For a person, on stderr: stdout is for the result.
+    Aside,
+    /// For a program: one event a line on stdout, as the server sends it.
+    Json,
+}
+
 /// Shows a stream, one event after the other.
 #[derive(Debug, Default)]
 pub(super) struct Show {
+    face: Face,
     /// Whether the last thing shown was a piece of text without a line's end.
     open: bool,
 }
 
 impl Show {
+    /// Shows a stream there.
+    pub(super) fn on(face: Face) -> Self {
+        Self { face, open: false }
+    }
+
     /// Shows one event.
     pub(super) fn event(&mut self, event: &Event) {
+        if self.face == Face::Json {
+            return match serde_json::to_string(event) {
+                Ok(text) => line(&text),
+                Err(cause) => problem(format_args!("event {}: {cause}", event.seq)),
+            };
+        }
         let Some(body) = event.body() else { return };
         if let EventBody::StreamDelta { text } = &body {
             return self.delta(text);
         }
-        if self.open {
-            line("");
-            self.open = false;
-        }
         if let Some(text) = told(&body) {
-            line(text.trim_end());
+            self.line(text.trim_end());
+        } else {
+            self.close();
+        }
+    }
+
+    /// Says a line of our own.
+    pub(super) fn line(&mut self, text: &str) {
+        self.close();
+        match self.face {
+            Face::Person => line(text),
+            Face::Aside | Face::Json => note(text),
+        }
+    }
+
+    /// Asks for a line: what is typed stands behind it.
+    pub(super) fn ask(&mut self, text: &str) {
+        self.close();
+        match self.face {
+            Face::Person => piece(text),
+            Face::Aside | Face::Json => aside(text),
+        }
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.line("");
         }
     }
 
     fn delta(&mut self, text: &str) {
-        if !self.open {
-            piece("  ");
+        let text = clean(text).replace('\n', "\n  ");
+        let text = if self.open { text } else { format!("  {text}") };
+        match self.face {
+            Face::Person => piece(&text),
+            Face::Aside | Face::Json => aside(&text),
         }
-        piece(&clean(text).replace('\n', "\n  "));
         self.open = true;
     }
 }
@@ -241,6 +289,11 @@ fn displayed(display: &Display) -> Option<String> {
         Display::Widget { lines: Some(lines), .. } => Some(excerpt(&lines.join("\n"), OUTPUT_LINES)),
         Display::Status { .. } | Display::Working { .. } | Display::Widget { .. } | Display::Title { .. } => None,
     }
+}
+
+/// A question that waits, in words.
+pub(super) fn question(body: &EventBody) -> String {
+    told(body).unwrap_or_default().trim_end().to_owned()
 }
 
 /// A question's preview: the diff where there is one, else its facts.

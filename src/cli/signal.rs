@@ -6,7 +6,11 @@
 use std::io::IsTerminal as _;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+/// Signals that may wait for who decides.
+const SIGNALS_MAX: usize = 3;
 
 /// Fires at the first signal. From then on another signal ends the process. Signals have a thread of their own, so that
 /// nothing else that waits keeps them waiting.
@@ -45,6 +49,32 @@ pub(super) fn stop_requested() -> std::io::Result<CancellationToken> {
     taken.recv().map_err(std::io::Error::other)??;
     super::screen::end_with(&requested);
     Ok(requested)
+}
+
+/// Each Ctrl-C, SIGTERM and end of the terminal, by its number, for who decides from one to the next what it means. Where nobody takes
+/// them the process ends.
+///
+/// # Errors
+/// When the system takes no handlers.
+pub(super) fn each() -> std::io::Result<mpsc::Receiver<i32>> {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), too_large()];
+    let [interrupt, terminate, hangup, too_large] = kinds.map(signal);
+    let (mut interrupt, mut terminate, mut hangup, too_large) = (interrupt?, terminate?, hangup?, too_large?);
+    let (told, taken) = mpsc::channel(SIGNALS_MAX);
+    tokio::spawn(async move {
+        let _held = too_large;
+        loop {
+            let kind = tokio::select! {
+                _ = interrupt.recv() => SignalKind::interrupt(),
+                _ = terminate.recv() => SignalKind::terminate(),
+                _ = hangup.recv() => SignalKind::hangup(),
+            };
+            if told.try_send(kind.as_raw_value()).is_err() {
+                std::process::exit(128 + kind.as_raw_value());
+            }
+        }
+    });
+    Ok(taken)
 }
 
 /// A file would become larger than the process may make one. Who has a handler gets the error of the write instead of his end.

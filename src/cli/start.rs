@@ -4,7 +4,7 @@
 //! the change at the end, and a verdict that does not come from the model: the tests are run again,
 //! and the commits are counted.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -15,16 +15,16 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::Start;
 use super::client::ClientError;
 use super::example_repository::{self, ExampleError};
-use super::job::{Answers, Job, Outcome};
+use super::job::{Answers, Job};
 use super::log::Log;
 use super::program::{self, Ran};
 use super::running::{Running, StartError};
 use super::screen::{clean, excerpt, line, note};
-use super::{Exit, curl, screen, serve, signal};
+use super::show::Show;
+use super::{Exit, curl, screen, serve, signal, typed};
 use crate::config::{ConfigError, Launch, LogLevel, Options};
+use crate::protocol::TurnStatus;
 
-/// Lines that may be typed before they are read.
-const TYPED_LINES_MAX: usize = 256;
 /// How long a stop waits for the turn: who stops a job by hand does not want to wait for it.
 const SHUTDOWN_GRACE_MS: u64 = 1_000;
 /// Lines of a test run that are shown.
@@ -43,6 +43,8 @@ enum JobError {
     Client(#[from] ClientError),
     #[error("{program} is needed for this job and could not be started: {cause}")]
     Program { program: String, cause: std::io::Error },
+    #[error("the server's answer: {cause}")]
+    Answer { cause: serde_json::Error },
     #[error("{doing}: {cause}")]
     System { doing: &'static str, cause: std::io::Error },
 }
@@ -112,7 +114,11 @@ fn report(error: &JobError) -> Exit {
     match error {
         JobError::Config(_) => Exit::Usage,
         JobError::Start(error) => serve::exit_of(error),
-        JobError::Example(_) | JobError::Client(_) | JobError::Program { .. } | JobError::System { .. } => Exit::Failed,
+        JobError::Example(_)
+        | JobError::Client(_)
+        | JobError::Program { .. }
+        | JobError::Answer { .. }
+        | JobError::System { .. } => Exit::Failed,
     }
 }
 
@@ -202,23 +208,7 @@ fn answers(task: &Task, yes: bool) -> Answers {
     if yes {
         return Answers::Allow("--yes");
     }
-    if std::io::stdin().is_terminal() { Answers::Ask(typed_lines()) } else { Answers::Refuse }
-}
-
-/// Lines from the terminal. The thread that reads them cannot be ended; it goes with the process.
-fn typed_lines() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(TYPED_LINES_MAX);
-    let reading = move || {
-        for text in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.blocking_send(text).is_err() {
-                break;
-            }
-        }
-    };
-    if let Err(cause) = std::thread::Builder::new().name("terminal".to_owned()).spawn(reading) {
-        screen::problem(format_args!("the terminal cannot be read: {cause}"));
-    }
-    receiver
+    if std::io::stdin().is_terminal() { Answers::Ask(typed::lines()) } else { Answers::Refuse }
 }
 
 /// The session and the turn; then the change, and the verdict.
@@ -235,9 +225,13 @@ async fn work(running: &Running, task: &Task, answers: Answers) -> Worked {
         line("   OPENAI_BASE_URL with --model openai/NAME, runs the same job on a real model.");
     }
     line("== Sending the prompt, and watching the session's events as they come");
-    let outcome = Job::new(client, session.clone(), answers).run(&task.prompt).await?;
+    let id = serde_json::from_value(json!(session)).map_err(|cause| JobError::Answer { cause })?;
+    // A signal ends the whole command, and so the turn.
+    let (_held, mut signals) = mpsc::channel(1);
+    let prompt = json!({ "prompt": task.prompt });
+    let turn = Job::new(client, id, answers, Show::default()).run(&prompt, &mut signals).await?;
     show_change(task).await?;
-    let good = verdict(task, outcome).await?;
+    let good = verdict(task, turn.status == TurnStatus::Completed).await?;
     Ok(Done { session, good })
 }
 
@@ -282,9 +276,9 @@ async fn show_change(task: &Task) -> Result<(), JobError> {
 }
 
 /// Whether the job is done, by what can be seen.
-async fn verdict(task: &Task, outcome: Outcome) -> Result<bool, JobError> {
+async fn verdict(task: &Task, completed: bool) -> Result<bool, JobError> {
     line("\n== Verdict");
-    let mut good = outcome == Outcome::Completed;
+    let mut good = completed;
     line(&format!("   {} the turn ended by itself", mark(good)));
     if task.example || task.check.is_some() {
         let ran = tests(task).await?;

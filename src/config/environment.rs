@@ -22,8 +22,17 @@ pub fn inherited_environment() -> Vec<(OsString, OsString)> {
 
 /// The token for the server that `simse mcp --attach` leads on to (`SIMSE_MCP_TOKEN`). None: no text, or an empty one.
 pub fn attach_token() -> Option<SecretString> {
-    let token = std::env::var("SIMSE_MCP_TOKEN").ok().map(|token| token.trim().to_owned());
-    token.filter(|token| !token.is_empty()).map(SecretString::from)
+    secret("SIMSE_MCP_TOKEN")
+}
+
+/// The token for the server that a person's `--attach` names (`SIMSE_TOKEN`). None: no text, or an empty one.
+pub fn client_token() -> Option<SecretString> {
+    secret("SIMSE_TOKEN")
+}
+
+fn secret(name: &str) -> Option<SecretString> {
+    let text = std::env::var(name).ok().map(|text| text.trim().to_owned());
+    text.filter(|text| !text.is_empty()).map(SecretString::from)
 }
 
 /// The program that runs here. None: the system does not say.

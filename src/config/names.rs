@@ -84,7 +84,7 @@ pub fn strange_variables() -> Vec<String> {
 
 fn strange_variable(name: &str) -> Option<String> {
     let own = name.strip_prefix("SIMSE_")?.to_ascii_lowercase();
-    let known = || Options::NAMES.iter().copied().chain(["config", "mcp_token"]);
+    let known = || Options::NAMES.iter().copied().chain(["config", "mcp_token", "token"]);
     if known().any(|known| known == own) {
         return None;
     }

@@ -133,6 +133,12 @@ impl Cost {
     /// Of one dollar.
     const NANO: f64 = 1e9;
 
+    /// In dollars, to be shown.
+    #[allow(clippy::cast_precision_loss, reason = "what is lost are less than millionths of a dollar")]
+    pub fn usd(self) -> f64 {
+        self.0 as f64 / Self::NANO
+    }
+
     /// Whether it is nothing, or not known.
     pub fn is_zero(&self) -> bool {
         self.0 == 0
