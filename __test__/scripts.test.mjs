@@ -65,17 +65,17 @@ test('npm test refuses a step that it does not know', () => {
 test('npx simse without a binary says how to make it', () => {
   const copy = join(room, 'package', 'js')
   mkdirSync(copy, { recursive: true })
-  cpSync(join(top, 'js', 'cli.js'), join(copy, 'cli.js'))
-  writeFileSync(join(room, 'package', 'package.json'), '{"type": "module"}')
+  for (const file of ['cli.js', 'platform.cjs']) cpSync(join(top, 'js', file), join(copy, file))
+  writeFileSync(join(room, 'package', 'package.json'), '{"type": "module", "version": "0.1.0"}')
   const { status, stderr } = spawnSync(process.execPath, [join(copy, 'cli.js'), '--help'], { encoding: 'utf8' })
   assert.equal(status, 2)
-  assert.match(stderr, /the binary has not been built.*\n.*npm run build/)
+  assert.match(stderr, /there is no binary for .*\n.*npm run build/)
 })
 
 test('npx simse hands arguments, output and exit code through', () => {
   const bin = join(room, 'built', 'js', 'bin')
   mkdirSync(bin, { recursive: true })
-  cpSync(join(top, 'js', 'cli.js'), join(bin, '..', 'cli.js'))
+  for (const file of ['cli.js', 'platform.cjs']) cpSync(join(top, 'js', file), join(bin, '..', file))
   writeFileSync(join(room, 'built', 'package.json'), '{"type": "module"}')
   writeFileSync(join(bin, 'simse'), '#!/bin/sh\necho "$# $2"\nexit 7\n', { mode: 0o755 })
   const { status, stdout } = spawnSync(process.execPath, [join(bin, '..', 'cli.js'), 'a', 'b c'], { encoding: 'utf8' })
@@ -89,7 +89,8 @@ test('the package holds what it exports', () => {
   const [packed] = [JSON.parse(stdout)].flatMap((answer) => (Array.isArray(answer) ? answer : Object.values(answer)))
   const files = new Set(packed.files.map((file) => file.path))
   const { exports, bin } = JSON.parse(readFileSync(join(top, 'package.json'), 'utf8'))
-  for (const path of [...Object.values(exports['.']), ...Object.values(bin), 'README.md', 'LICENSE']) {
+  const named = (value) => (typeof value === 'string' ? [value] : Object.values(value).flatMap(named))
+  for (const path of [...named(exports), ...Object.values(bin), 'README.md', 'LICENSE']) {
     assert.ok(files.has(path.replace(/^\.\//, '')), `${path} is not in the package`)
   }
   const stray = [...files].filter((path) => /^(src|target|tests|__test__|benches|scripts)\//.test(path))

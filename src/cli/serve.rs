@@ -136,6 +136,7 @@ async fn summary(running: &Running, launch: &Launch) -> String {
         lines.push(format!("  socket     {}", socket.display()));
     }
     lines.extend([
+        format!("  page       {}/ in a browser", running.url),
         format!("  model      {}", model(running)),
         format!("  directory  {}", launch.settings.working_directory.display()),
         format!("  data       {data}"),

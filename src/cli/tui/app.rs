@@ -354,7 +354,12 @@ impl App {
             return;
         }
         let Some(body) = event.body() else { return };
+        let first = self.timeline.entries.len();
+        let within = self.view.within_live(&mut self.timeline);
         self.timeline.take(event, &body);
+        if let (Some(rows), EventBody::StreamComplete { .. }) = (within, &body) {
+            self.view.stay_at(&mut self.timeline, (first, rows));
+        }
         let own = self.session.session_id.clone();
         match &body {
             EventBody::PermissionRequest { .. } | EventBody::ClientRequest { .. } => {

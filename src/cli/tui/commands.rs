@@ -313,7 +313,7 @@ impl App {
     fn copy_last(&mut self) {
         let texts = self.timeline.entries.iter().rev();
         let last = texts.into_iter().find_map(|entry| match &entry.shown {
-            Shown::Assistant { text, .. } => Some(text.clone()),
+            Shown::Assistant { .. } => Some(self.timeline.answer(entry.seq)),
             _ => None,
         });
         match last {

@@ -225,7 +225,8 @@ impl App {
             KeyCode::Enter => self.view.toggle(seq),
             KeyCode::Char('y') => {
                 let text = match &entry.shown {
-                    Shown::User { text, .. } | Shown::Assistant { text, .. } | Shown::Summary(text) => text.clone(),
+                    Shown::Assistant { .. } => self.timeline.answer(seq),
+                    Shown::User { text, .. } | Shown::Summary(text) => text.clone(),
                     Shown::Call(call) => call.output.clone(),
                     Shown::Note { text, .. } => text.clone(),
                     Shown::Changes { files, .. } => files.iter().filter_map(|file| file.diff.clone()).collect(),

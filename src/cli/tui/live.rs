@@ -5,10 +5,13 @@ use std::rc::Rc;
 
 use ratatui::text::Line;
 
+use super::entry::{FRONT, thoughts};
 use super::markdown;
 
 /// A block is not longer than this, so that drawing it stays cheap.
 const BLOCK_BYTES_MAX: usize = 8 << 10;
+/// What has ended is drawn in pieces of about this size.
+const PIECE_BYTES_MAX: usize = 32 << 10;
 
 /// A text that grows.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub(super) struct Live {
 #[derive(Debug, Default)]
 struct Block {
     text: String,
+    /// Whether it goes on with code that the one before it began.
+    continued: bool,
     lines: Option<(usize, Rc<[Line<'static>]>)>,
 }
 
@@ -89,26 +94,45 @@ impl Live {
         } else {
             self.seen = 0;
         }
-        self.blocks.push(Block { text: rest, lines: None });
+        let continued = self.fence.is_some();
+        self.blocks.push(Block { text: rest, continued, lines: None });
     }
 
-    /// The lines of it, at that width.
-    pub(super) fn lines(&mut self, columns: usize, front: &'static str) -> Vec<Rc<[Line<'static>]>> {
-        let mut all = Vec::with_capacity(self.blocks.len());
-        for block in &mut self.blocks {
-            let known = block.lines.as_ref().filter(|(at, _)| *at == columns).map(|(_, lines)| Rc::clone(lines));
-            let lines = known.unwrap_or_else(|| {
-                let mut lines = markdown::lines(&block.text, columns, front);
-                if block.text.ends_with("\n\n") && !lines.is_empty() {
-                    lines.push(Line::raw(front));
-                }
-                Rc::from(lines)
-            });
-            block.lines = Some((columns, Rc::clone(&lines)));
-            all.push(lines);
-        }
-        all
+    /// How many parts there are: what it thinks, and its blocks.
+    pub(super) fn parts(&self) -> usize {
+        1 + self.blocks.len()
     }
+
+    /// The lines of a part, at that width.
+    pub(super) fn lines(&mut self, part: usize, columns: usize, unfolded: bool) -> Rc<[Line<'static>]> {
+        let Some(at) = part.checked_sub(1) else { return thoughts(&self.reasoning, columns, unfolded).into() };
+        let Some(block) = self.blocks.get_mut(at) else { return Rc::from([]) };
+        if let Some((_, lines)) = block.lines.as_ref().filter(|(at, _)| *at == columns) {
+            return Rc::clone(lines);
+        }
+        let mut lines = markdown::lines(&block.text, columns, FRONT);
+        if block.text.ends_with("\n\n") && !lines.is_empty() {
+            lines.push(Line::raw(FRONT));
+        }
+        let lines: Rc<[Line<'static>]> = lines.into();
+        block.lines = Some((columns, Rc::clone(&lines)));
+        lines
+    }
+}
+
+/// A text in pieces that are drawn one by one, none of them long.
+pub(super) fn pieces(text: &str) -> Vec<String> {
+    if text.len() <= PIECE_BYTES_MAX {
+        return vec![text.to_owned()];
+    }
+    let mut pieces: Vec<String> = Vec::new();
+    for block in Live::begun(text, "").blocks {
+        match pieces.last_mut().filter(|last| !block.continued && last.len() + block.text.len() <= PIECE_BYTES_MAX) {
+            Some(last) => last.push_str(&block.text),
+            None => pieces.push(block.text),
+        }
+    }
+    pieces
 }
 
 #[cfg(test)]
@@ -142,9 +166,19 @@ mod tests {
             live.add(&format!("line {n}\n"));
         }
         assert!(live.blocks.len() > 2 && live.blocks.iter().all(|block| block.text.len() < BLOCK_BYTES_MAX + 100));
-        let shown: Vec<String> =
-            live.lines(80, "").iter().flat_map(|lines| lines.iter().map(ToString::to_string)).collect();
+        let parts = live.parts();
+        let lines = |part| live.lines(part, 80, false).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let shown: Vec<String> = (0..parts).flat_map(lines).collect();
         let numbers: Vec<&String> = shown.iter().filter(|line| line.contains("line ")).collect();
         assert_eq!(numbers.len(), 4_000);
+    }
+
+    #[test]
+    fn a_long_text_that_has_ended_is_drawn_in_pieces() {
+        assert_eq!(pieces("short\n\ntext"), ["short\n\ntext"]);
+        let text: String = (0..20_000).map(|n| format!("paragraph {n}\n\n")).collect();
+        let pieces = pieces(&text);
+        assert!(pieces.len() > 5 && pieces.iter().all(|piece| piece.len() <= PIECE_BYTES_MAX + BLOCK_BYTES_MAX));
+        assert_eq!(pieces.concat(), text);
     }
 }

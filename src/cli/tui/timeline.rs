@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::live::Live;
+use super::live::{Live, pieces};
 use crate::base::text::tail;
 use crate::protocol::{
     Event, EventBody, FileChange, Item, ItemBody, NoticeLevel, OpenCall, Part, Role, Snapshot, TurnId,
@@ -125,7 +125,13 @@ fn entries_of(items: &[Item]) -> Vec<Entry> {
                 if text.is_empty() {
                     continue;
                 }
-                Shown::Assistant { text, reasoning: String::new() }
+                let mut pieces = pieces(&text);
+                let last = pieces.pop().unwrap_or_default();
+                for text in pieces {
+                    let shown = Shown::Assistant { text, reasoning: String::new() };
+                    entries.push(Entry { seq: item.seq, turn: item.turn_id.clone(), shown, edition: 0 });
+                }
+                Shown::Assistant { text: last, reasoning: String::new() }
             }
             ItemBody::ToolCall { call_id, name, arguments } => {
                 calls.insert(call_id, (entries.len(), item.at));
@@ -160,6 +166,20 @@ fn entries_of(items: &[Item]) -> Vec<Entry> {
 }
 
 impl Timeline {
+    /// What there is to draw: entries, and the parts of what the model says now.
+    pub(super) fn parts(&self) -> usize {
+        self.entries.len() + self.live.as_ref().filter(|live| !live.is_empty()).map_or(0, Live::parts)
+    }
+
+    /// The text of an answer, of which an entry may be a piece.
+    pub(super) fn answer(&self, seq: u64) -> String {
+        let pieces = self.entries.iter().filter(|entry| entry.seq == seq).filter_map(|entry| match &entry.shown {
+            Shown::Assistant { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        pieces.collect()
+    }
+
     /// The timeline as a snapshot has it.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let mut timeline =
@@ -272,12 +292,7 @@ impl Timeline {
                 let with = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
                 note(self, NoticeLevel::Warning, format!("Try {attempt}{with}: {error}"));
             }
-            EventBody::StreamComplete { text, .. } => {
-                let reasoning = self.live.take().map(|live| live.reasoning).unwrap_or_default();
-                if !text.is_empty() || !reasoning.is_empty() {
-                    self.push(seq, turn, Shown::Assistant { text: text.clone(), reasoning });
-                }
-            }
+            EventBody::StreamComplete { text, .. } => self.said((seq, turn), text),
             EventBody::ToolCallStart { call_id, name, args } => {
                 self.open.insert(call_id.clone(), self.entries.len());
                 self.push(seq, turn, Shown::Call(Box::new(opened(call_id, name, args))));
@@ -320,6 +335,18 @@ impl Timeline {
                     note(self, level, text);
                 }
             }
+        }
+    }
+
+    /// The model has said all of it.
+    fn said(&mut self, (seq, turn): (u64, Option<TurnId>), text: &str) {
+        let mut reasoning = self.live.take().map(|live| live.reasoning).unwrap_or_default();
+        if text.is_empty() && reasoning.is_empty() {
+            return;
+        }
+        for text in pieces(text) {
+            let reasoning = std::mem::take(&mut reasoning);
+            self.push(seq, turn.clone(), Shown::Assistant { text, reasoning });
         }
     }
 

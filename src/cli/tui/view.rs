@@ -6,13 +6,14 @@ use std::rc::Rc;
 
 use ratatui::text::Line;
 
-use super::entry::{self, FRONT};
+use super::entry;
 use super::timeline::Timeline;
 
 /// Entries whose lines are kept.
 const KEPT: usize = 400;
 
-/// A line of the timeline: an entry, and a line of it. The model's words that have not ended are the entry behind the last one.
+/// A line of the timeline: an entry, and a line of it. The parts of the model's words that have not ended
+/// are entries behind the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) entry: usize,
@@ -66,6 +67,18 @@ impl View {
         }
     }
 
+    /// How far into what the model says now the first line on the screen is. None: it is not there.
+    pub(super) fn within_live(&mut self, timeline: &mut Timeline) -> Option<usize> {
+        let top = self.top.filter(|top| top.entry >= timeline.entries.len())?;
+        let before: usize = (timeline.entries.len()..top.entry).map(|at| self.lines(timeline, at).len()).sum();
+        Some(before + top.line)
+    }
+
+    /// Stays where it was in what the model said, which are entries from `first` on now.
+    pub(super) fn stay_at(&mut self, timeline: &mut Timeline, (first, rows): (usize, usize)) {
+        self.top = Some(self.down(timeline, Place { entry: first, line: 0 }, rows));
+    }
+
     /// Folds an entry, or unfolds it.
     pub(super) fn toggle(&mut self, seq: u64) {
         if !self.unfolded.remove(&seq) {
@@ -74,7 +87,11 @@ impl View {
     }
 
     fn lines(&mut self, timeline: &mut Timeline, at: usize) -> Rc<[Line<'static>]> {
-        let Some(entry) = timeline.entries.get(at) else { return self.live(timeline) };
+        let Some(entry) = timeline.entries.get(at) else {
+            let part = at - timeline.entries.len();
+            let live = timeline.live.as_mut();
+            return live.map_or_else(|| Rc::from([]), |live| live.lines(part, self.columns, self.all_unfolded));
+        };
         let unfolded = self.all_unfolded != self.unfolded.contains(&entry.seq);
         if self.drawn.len() < timeline.entries.len() {
             self.drawn.resize(timeline.entries.len(), None);
@@ -88,16 +105,6 @@ impl View {
             *slot = Some(Drawn { edition: entry.edition, unfolded, lines: Rc::clone(&lines) });
         }
         lines
-    }
-
-    /// The model's words that have not ended.
-    fn live(&self, timeline: &mut Timeline) -> Rc<[Line<'static>]> {
-        let Some(live) = timeline.live.as_mut().filter(|live| !live.is_empty()) else { return Rc::from([]) };
-        let mut all = entry::thoughts(&live.reasoning, self.columns, self.all_unfolded);
-        for lines in live.lines(self.columns, FRONT) {
-            all.extend(lines.iter().cloned());
-        }
-        all.into()
     }
 
     /// Forgets the lines of what is far away.
@@ -114,7 +121,7 @@ impl View {
 
     /// The first line of a screen that ends with the last line.
     fn bottom(&mut self, timeline: &mut Timeline) -> Place {
-        let end = Place { entry: timeline.entries.len() + 1, line: 0 };
+        let end = Place { entry: timeline.parts(), line: 0 };
         self.up(timeline, end, self.rows).0
     }
 
@@ -136,7 +143,7 @@ impl View {
 
     fn down(&mut self, timeline: &mut Timeline, from: Place, mut rows: usize) -> Place {
         let mut at = from;
-        while at.entry <= timeline.entries.len() {
+        while at.entry < timeline.parts() {
             let left = self.lines(timeline, at.entry).len().saturating_sub(at.line);
             if rows < left {
                 return Place { line: at.line + rows, ..at };
@@ -206,7 +213,7 @@ impl View {
         let mut lines = Vec::with_capacity(rows);
         self.shown.clear();
         let (mut at, mut from) = (top.entry, top.line);
-        while lines.len() < rows && at <= timeline.entries.len() {
+        while lines.len() < rows && at < timeline.parts() {
             let entry = self.lines(timeline, at);
             for line in entry.iter().skip(from).take(rows - lines.len()) {
                 lines.push(line.clone());
@@ -269,6 +276,23 @@ mod tests {
         timeline.entries.insert(0, Entry { seq: 0, ..entry });
         view.moved(1);
         assert_eq!(texts(&mut view, &mut timeline)[0], "entry 1");
+    }
+
+    #[test]
+    fn who_reads_what_is_being_said_stays_there_when_it_ends() {
+        let (mut view, mut timeline) = (View::default(), timeline(3));
+        let text: String = (1..=40).map(|n| format!("said {n}\n\n")).collect();
+        timeline.live = Some(crate::cli::tui::live::Live::begun(&text, ""));
+        texts(&mut view, &mut timeline);
+        view.scroll(&mut timeline, -40);
+        let before = texts(&mut view, &mut timeline);
+        let first = timeline.entries.len();
+        let rows = view.within_live(&mut timeline).expect("it is looked at");
+        timeline.live = None;
+        let shown = Shown::Assistant { text, reasoning: String::new() };
+        timeline.entries.push(Entry { seq: 9, turn: None, shown, edition: 0 });
+        view.stay_at(&mut timeline, (first, rows));
+        assert_eq!(texts(&mut view, &mut timeline), before);
     }
 
     #[test]
