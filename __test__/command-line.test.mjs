@@ -206,6 +206,7 @@ test('chat takes a prompt a line, asks on the line, and has commands of its own'
   assert.ok(existsSync(join(work, 'made')))
   assert.doesNotMatch(words(model.requests[3]), /make it/)
   assert.match(said, /begin a new session/)
+  await model.close()
 })
 
 test('doctor says how everything is, and completions are made for shells', async () => {

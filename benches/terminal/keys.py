@@ -35,7 +35,10 @@ def until(what, within):
             return None
         ready, _, _ = select.select([terminal], [], [], left)
         if ready:
-            piece = os.read(terminal, 1 << 16)
+            try:
+                piece = os.read(terminal, 1 << 16)
+            except OSError:
+                sys.exit(f"the program ended: {seen[-2000:]!r}")
             total += len(piece)
             seen = (seen + piece)[-(1 << 17):]
     return time.perf_counter() - began

@@ -32,7 +32,8 @@ async function measured(name, seconds, pace) {
   const script = join(fileURLToPath(import.meta.url), '..', 'keys.py')
   const args = [script, String(KEYS), program, 'attach', server.url, '--token-file', join(home, 'data', 'token')]
   const env = { ...process.env, HOME: home, TERM: 'xterm-256color' }
-  const { stdout } = await promisify(execFile)('python3', args, { env, maxBuffer: 1 << 26 })
+  const cwd = server.work
+  const { stdout } = await promisify(execFile)('python3', args, { cwd, env, maxBuffer: 1 << 26 })
   const { latencyMs, bytes, memoryKb } = JSON.parse(stdout)
   const sorted = latencyMs.filter((one) => one !== null).sort((a, b) => a - b)
   const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]

@@ -51,6 +51,7 @@ Ctrl-Up, Ctrl-Down   choose an entry: Enter unfolds it, y copies it, f forks the
 Ctrl-O         unfold everything, or fold it
 Ctrl-P         sessions      Ctrl-L  draw anew      Ctrl-Z  to the shell
 Up, Down       what you wrote before
+Shift and the mouse   select text, as without an interface
 @              files and agents      /  commands
 
 When something is asked: y allows, a always, n denies, w denies with words; Tab goes to the prompt and back.

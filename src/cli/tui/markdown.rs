@@ -1,6 +1,6 @@
 //! Markdown as lines of a terminal. What is no markdown is shown as it stands; HTML is text.
 
-use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -20,6 +20,7 @@ pub(super) fn lines(text: &str, columns: usize, front: &'static str) -> Vec<Line
         quotes: 0,
         code: None,
         cells: 0,
+        links: Vec::new(),
     };
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     for event in Parser::new_ext(&clean, options) {
@@ -48,6 +49,8 @@ struct Page {
     code: Option<String>,
     /// Cells of the row so far.
     cells: usize,
+    /// Where the links lead that are open, and where their words begin.
+    links: Vec<(String, usize)>,
 }
 
 impl Page {
@@ -128,9 +131,8 @@ impl Page {
                 self.flush();
                 self.quotes += 1;
             }
-            Tag::CodeBlock(kind) => {
+            Tag::CodeBlock(_) => {
                 self.flush();
-                let _ = matches!(kind, CodeBlockKind::Fenced(_));
                 self.code = Some(String::new());
             }
             Tag::List(first) => {
@@ -152,7 +154,7 @@ impl Page {
             Tag::Strikethrough => self.push(Style::new().add_modifier(Modifier::CROSSED_OUT)),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.push(Style::new().add_modifier(Modifier::UNDERLINED));
-                self.marker_of_link(&dest_url);
+                self.links.push((dest_url.into_string(), self.spans.len()));
             }
             Tag::TableHead | Tag::TableRow => self.cells = 0,
             Tag::TableCell => {
@@ -165,13 +167,13 @@ impl Page {
         }
     }
 
-    /// Where a link leads is said when its words end.
-    fn marker_of_link(&mut self, address: &str) {
-        let style = Style::new().fg(Color::DarkGray);
-        self.spans.push(Span::styled(String::new(), style.add_modifier(Modifier::HIDDEN)));
-        self.styles.push(self.style());
-        if let Some(last) = self.spans.last_mut() {
-            *last = Span::styled(format!("⟨{address}⟩ "), style);
+    /// Where a link leads is said behind its words, unless they say it.
+    fn end_link(&mut self) {
+        self.styles.pop();
+        let Some((address, from)) = self.links.pop() else { return };
+        let words: String = self.spans.iter().skip(from).map(|span| span.content.as_ref()).collect();
+        if words != address {
+            self.spans.push(Span::styled(format!(" ⟨{address}⟩"), Style::new().fg(Color::DarkGray)));
         }
     }
 
@@ -210,10 +212,7 @@ impl Page {
             TagEnd::TableHead | TagEnd::TableRow => self.flush(),
             TagEnd::Table => self.gap(),
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => drop(self.styles.pop()),
-            TagEnd::Link | TagEnd::Image => {
-                self.styles.pop();
-                self.styles.pop();
-            }
+            TagEnd::Link | TagEnd::Image => self.end_link(),
             _ => {}
         }
     }
@@ -243,6 +242,7 @@ mod tests {
         ] {
             assert_eq!(shown(text), wanted, "{text:?}");
         }
-        assert!(shown("[words](https://example.org)").contains("https://example.org"), "a link shows where it leads");
+        assert_eq!(shown("see [words](https://a.org) now"), "see words ⟨https://a.org⟩ now");
+        assert_eq!(shown("<https://a.org>"), "https://a.org");
     }
 }
