@@ -15,6 +15,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { createSimseServer } from '../js/index.js'
 import { scriptedModel } from './support/model.mjs'
+import { binary } from './support/served.mjs'
 
 const folder = fileURLToPath(new URL('../examples/node', import.meta.url))
 const room = realpathSync(mkdtempSync(join(tmpdir(), 'simse-examples-')))
@@ -41,7 +42,14 @@ async function start(name, { script, cwd, args = [], model: named = 'openai/scri
   const model = await scriptedModel(script)
   models.add(model)
   const own = Object.entries(process.env).filter(([key]) => !/^(SIMSE_|OPENAI_|XDG_|NODE_)/.test(key))
-  const ours = { HOME: room, OPENAI_BASE_URL: model.baseUrl, OPENAI_API_KEY: 'k', MODEL: named, PORT: '0' }
+  const ours = {
+    HOME: room,
+    OPENAI_BASE_URL: model.baseUrl,
+    OPENAI_API_KEY: 'k',
+    MODEL: named,
+    PORT: '0',
+    SIMSE: binary,
+  }
   const env = { ...Object.fromEntries(own), ...ours }
   const child = spawn(process.execPath, [join(folder, `${name}.mjs`), ...args], { cwd, env })
   children.add(child)
@@ -201,6 +209,18 @@ test('a web application that embeds the server', async () => {
   child.kill('SIGTERM')
   assert.deepEqual(await once(child, 'close'), [0, null])
   children.delete(child)
+})
+
+test('an editor over ACP', async () => {
+  const script = [
+    { text: 'I write it.', calls: [call('fs_write', { path: 'note.txt', content: 'hello' })] },
+    { text: 'It is written.' },
+  ]
+  const args = ['write a note', '--model', 'openai/scripted', '--data-dir', join(room, 'editor')]
+  const { out, code, cwd } = await example('acp-editor', { script, args, answers: ['1'] })
+  assert.equal(code, 0)
+  assert.match(out, /I write it\.[\s\S]*\[completed\][\s\S]*It is written\.\n\(end_turn\)\n$/)
+  assert.equal(readFileSync(join(cwd, 'note.txt'), 'utf8'), 'hello')
 })
 
 const python = process.env.SIMSE_TEST_PYTHON ?? 'python3'
