@@ -143,6 +143,10 @@ test('a task is given, followed, allowed, looked at and undone', only, async () 
   await page.waitForSelector('.panels table.diff td.added')
   await page.click('.panels >> text=Inline')
   await page.waitForSelector('.panels table.diff.split')
+  const widths = await page.$eval('.panels table.diff.split tr:nth-child(2)', (row) =>
+    [...row.children].map((cell) => cell.getBoundingClientRect().width),
+  )
+  assert.ok(widths[1] > 2 * widths[0], `the code has the room, not the numbers: ${widths}`)
   await picture(page, 'changes')
   assert.deepEqual(await faults(page), [])
   await page.click('.panels .turns >> text=Undo')

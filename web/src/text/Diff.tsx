@@ -51,6 +51,14 @@ function Rows(props: { diff: string; language: string }): JSX.Element {
     <>
       <div class="wide" tabindex="0">
         <table class="diff" classList={{ split: split() }}>
+          <Show when={split()}>
+            <colgroup>
+              <col class="number" />
+              <col />
+              <col class="number" />
+              <col />
+            </colgroup>
+          </Show>
           <tbody>
             <Show
               when={split()}
