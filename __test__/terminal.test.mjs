@@ -315,6 +315,41 @@ test('it attaches to a server that runs, and goes on when that was killed and st
   }
 })
 
+test('two share a server, and when its terminal leaves the other one goes on with what it had', { skip }, async () => {
+  const first = await begun('shared', [{ text: 'from the first' }])
+  let second
+  try {
+    await first.until('what is to be done?')
+    // Flags of a server are refused where one runs; variables are not.
+    const env = { HOME: first.place, SIMSE_MODEL: 'openai/scripted', OPENAI_BASE_URL: first.model.baseUrl }
+    second = await screen({
+      program: binary,
+      args: ['--data-dir', join(first.place, 'data')],
+      env,
+      cwd: first.work,
+    })
+    await second.until('what is to be done?')
+    await second.type('one')
+    await second.keys('Enter')
+    await second.until('from the first')
+    await second.type('still being written')
+    await first.keys('C-d')
+    await first.until('ended with 0')
+    await second.until('no line to the server')
+    const shown = await second.until('Ctrl-P sessions')
+    assert.match(shown, /from the first[\s\S]*> still being written/)
+    await second.keys('C-u')
+    await second.type('/title Moved')
+    await second.keys('Enter')
+    await second.until(/^ Moved/)
+    await second.keys('C-d')
+    await second.until('ended with 0')
+  } finally {
+    await first.close()
+    await second?.close()
+  }
+})
+
 test('the terminal is given back when it is killed gently, and stopped to the shell', { skip }, async () => {
   const it = await begun('given', [])
   try {

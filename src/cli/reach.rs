@@ -230,6 +230,11 @@ impl Reached {
         Ok(newest)
     }
 
+    /// Whether the server is this process.
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Ends the server, where it is this process.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ use crate::protocol::{AgentPlan, Event, EventBody, Page, Part, RequestId, Sessio
 
 /// How long a word from us stands.
 const TOLD: Duration = Duration::from_secs(6);
+/// How long a server may be away before it is looked for anew.
+const LOST: Duration = Duration::from_secs(2);
 /// Entries from which on the oldest are left to the history again, while the newest are looked at.
 const ENTRIES_MAX: usize = 5_000;
 
@@ -57,6 +59,8 @@ pub(super) struct App {
     pub(super) window: Option<u64>,
     /// Why the line to the server is broken. None: it is open.
     pub(super) broken: Option<String>,
+    /// Since when.
+    lost: Option<Instant>,
     told: Option<(Instant, bool, String)>,
     pub(super) dialog: Option<Dialog>,
     /// When a key was pressed that has to be pressed twice, and which.
@@ -100,6 +104,7 @@ impl App {
             usage: None,
             window: None,
             broken: Some("opening".to_owned()),
+            lost: None,
             told: None,
             dialog: None,
             once: None,
@@ -133,7 +138,7 @@ impl App {
         self.questions.clear();
         (self.queue, self.tasks, self.plan, self.usage) = (Vec::new(), Vec::new(), None, None);
         (self.offers.files, self.files_asked, self.loads_older) = (Vec::new(), false, false);
-        self.broken = Some("opening".to_owned());
+        (self.broken, self.lost) = (Some("opening".to_owned()), None);
         self.follow = Some(self.work.follow(&self.session.session_id, self.look));
         self.work.tasks(&self.session.session_id, self.look);
         self.ask_commands();
@@ -162,6 +167,24 @@ impl App {
             let tokens = own["contextTokens"].as_u64()?;
             Some(Message::Window(tokens))
         });
+    }
+
+    /// Whether the server has been away for so long that another one may have taken its place.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some_and(|since| since.elapsed() >= LOST)
+    }
+
+    /// Goes on at another server that has the same sessions. What is written stays.
+    pub(super) fn move_to(&mut self, reached: &Reached) {
+        self.work.client = reached.client.clone();
+        self.near = reached.near;
+        self.go_to(self.session.clone());
+    }
+
+    /// Stays with the one that is away, for a while.
+    pub(super) fn wait_on(&mut self, why: String) {
+        self.tell(false, why);
+        self.lost = Some(Instant::now());
     }
 
     /// Whether a turn runs.
@@ -261,7 +284,10 @@ impl App {
             Message::Event(look, event) if look == self.look => self.take(&event),
             Message::Opened(look, view) if look == self.look => self.open(*view),
             Message::Facts(look, view) if look == self.look => self.know(*view),
-            Message::Line(look, broken) if look == self.look => self.broken = broken,
+            Message::Line(look, broken) if look == self.look => {
+                self.lost = broken.as_ref().map(|_| self.lost.unwrap_or_else(Instant::now));
+                self.broken = broken;
+            }
             Message::Older(look, page) if look == self.look => self.older(page),
             Message::Tasks(look, tasks) if look == self.look => self.tasks = tasks,
             Message::Event(..)
@@ -333,7 +359,7 @@ impl App {
             }
         }
         self.session = SessionView { snapshot: None, ..view };
-        self.broken = None;
+        (self.broken, self.lost) = (None, None);
     }
 
     fn know(&mut self, view: SessionView) {
@@ -349,7 +375,7 @@ impl App {
     }
 
     fn take(&mut self, event: &Event) {
-        self.broken = None;
+        (self.broken, self.lost) = (None, None);
         if self.timeline.take_piece(event) {
             return;
         }

@@ -24,6 +24,7 @@ mod work;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use crossterm::event::Event;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -33,6 +34,7 @@ use self::work::Message;
 use super::log::Log;
 use super::reach::{Reach, Reached, Refusal};
 use super::{Exit, screen, signal};
+use crate::config::data_directory;
 
 /// Time between two pictures, at least.
 const FRAME: Duration = Duration::from_millis(16);
@@ -66,15 +68,35 @@ pub(super) async fn run(reach: Reach) -> Exit {
 async fn worked(reach: &Reach) -> Result<String, Refusal> {
     let launch = reach.launch()?;
     let directory = launch.data_directory.clone();
+    if reach.attach.is_none() {
+        // What is wrong with it the server says.
+        drop(data_directory::prepare(&directory));
+    }
     let log = Log::to_file(&launch, &directory.join("terminal.log"));
-    let signals = signal::each().map_err(|cause| (Exit::CannotStart, format!("no signals: {cause}")))?;
-    let reached = reach.server(launch).await?;
+    let mut signals = signal::each().map_err(|cause| (Exit::CannotStart, format!("no signals: {cause}")))?;
+    let mut reached = reach.server(launch.clone()).await?;
     let shown = async {
         let session = reach.session(&reached).await?;
-        let (tell, messages) = mpsc::channel(MESSAGES_MAX);
+        let (tell, mut messages) = mpsc::channel(MESSAGES_MAX);
         let history = directory.is_dir().then(|| directory.join("terminal-history"));
-        let app = App::new(&reached, tell, history, session);
-        show(app, messages, signals).await.map_err(|cause| (Exit::CannotStart, format!("the terminal: {cause}")))
+        let mut app = App::new(&reached, tell, history, session);
+        let failed = |cause: std::io::Error| (Exit::CannotStart, format!("the terminal: {cause}"));
+        let (mut screen, mut keys) = Screen::open().map_err(failed)?;
+        loop {
+            // Another server is looked for where none was named, and the one that is away is not this process.
+            let seeks = reach.attach.is_none() && !reached.is_own();
+            let end = show(&mut app, (&mut screen, &mut keys), (&mut messages, &mut signals), seeks).await;
+            match end.map_err(failed)? {
+                End::Left => return Ok(app.session_id()),
+                End::Lost => match reach.server(launch.clone()).await {
+                    Ok(next) => {
+                        reached = next;
+                        app.move_to(&reached);
+                    }
+                    Err((_, why)) => app.wait_on(why),
+                },
+            }
+        }
     };
     let shown = shown.await;
     let ended = Reached::end(reached).await;
@@ -84,19 +106,27 @@ async fn worked(reach: &Reach) -> Result<String, Refusal> {
     Ok(session)
 }
 
-/// Shows the interface until the user leaves; which session it was.
+/// Why the interface is shown no longer.
+enum End {
+    /// The user left.
+    Left,
+    /// The server has been away for a while.
+    Lost,
+}
+
+/// Shows the interface until the user leaves, or the server has been away for a while, where `seeks` says that this matters.
 async fn show(
-    mut app: App,
-    mut messages: mpsc::Receiver<Message>,
-    mut signals: mpsc::Receiver<i32>,
-) -> std::io::Result<String> {
-    let (mut screen, mut keys) = Screen::open()?;
+    app: &mut App,
+    (screen, keys): (&mut Screen, &mut mpsc::Receiver<Event>),
+    (messages, signals): (&mut mpsc::Receiver<Message>, &mut mpsc::Receiver<i32>),
+    seeks: bool,
+) -> std::io::Result<End> {
     let mut drawn = Instant::now();
     let mut dirty = true;
     let mut tick = tokio::time::interval(TICK);
     while !app.left {
         if dirty && drawn.elapsed() >= FRAME {
-            screen.terminal.draw(|frame| draw::draw(&mut app, frame))?;
+            screen.terminal.draw(|frame| draw::draw(app, frame))?;
             (drawn, dirty) = (Instant::now(), false);
         }
         tokio::select! {
@@ -108,8 +138,8 @@ async fn show(
                 for key in std::iter::from_fn(|| keys.try_recv().ok()).take(AT_ONCE) {
                     app.key(key);
                 }
-                outside(&mut app, &mut screen)?;
-                screen.terminal.draw(|frame| draw::draw(&mut app, frame))?;
+                outside(app, screen)?;
+                screen.terminal.draw(|frame| draw::draw(app, frame))?;
                 (drawn, dirty) = (Instant::now(), false);
             }
             _ = signals.recv() => break,
@@ -122,10 +152,15 @@ async fn show(
                 }
                 dirty = true;
             }
-            _ = tick.tick() => dirty |= app.counts(),
+            _ = tick.tick() => {
+                if seeks && app.is_lost() {
+                    return Ok(End::Lost);
+                }
+                dirty |= app.counts();
+            }
         }
     }
-    Ok(app.session_id())
+    Ok(End::Left)
 }
 
 /// What the terminal itself is to do.
