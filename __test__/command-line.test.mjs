@@ -173,6 +173,8 @@ test('it joins the server that runs, with its token, and tells flags that are of
   assert.deepEqual([attached.code, attached.out], [0, 'and again\n'], attached.err)
   const listed = await run(['sessions', '--data-dir', join(place, 'data'), '--json'])
   assert.equal(listed.out.trim().split('\n').length, 2)
+  const nowhere = await run(['sessions', '--data-dir', join(place, 'nowhere')])
+  assert.deepEqual([nowhere.code, nowhere.out, existsSync(join(place, 'nowhere'))], [0, '', false])
   await server.kill()
   const offline = await run(['sessions', '--data-dir', join(place, 'data')])
   assert.match(offline.out, /^ses_\w+ {2}\d{4}-\d\d-\d\d \d\d:\d\d {2}idle .*2 messages/m)

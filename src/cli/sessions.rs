@@ -32,6 +32,10 @@ async fn listed(arguments: &Sessions) -> Result<(), Refusal> {
     if let Some(client) = running(&launch).await {
         return print(arguments, async |cursor| client.sessions(cursor.as_deref(), PAGE).await).await;
     }
+    if !launch.data_directory.is_dir() {
+        screen::note(&format!("simse: {} is not there yet: no sessions", launch.data_directory.display()));
+        return Ok(());
+    }
     // Nobody has it: this process has it for a moment.
     let running = found::find(&launch).await.map_err(|error| (super::serve::exit_of(&error), error.to_string()))?;
     match running {
