@@ -66,7 +66,7 @@ test('a browser needs nothing but its own', { timeout: 60_000 }, async () => {
   // All of them but the one that looks for a server on this machine.
   assert.equal(files, readdirSync(join(top, 'js', 'client')).length - 1)
   const { exports } = JSON.parse(readFileSync(join(top, 'package.json'), 'utf8'))
-  assert.equal(exports['./client'].default, './js/client/index.js')
+  assert.equal(exports['./client'].import.default, './js/client/index.js')
 })
 
 const KEY = '0123456789abcdef'.repeat(4)

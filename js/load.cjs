@@ -16,7 +16,10 @@ function packaged() {
   try {
     found = require.resolve(name)
   } catch (cause) {
-    throw new Error(`simse has no native addon for ${platform()}. ${remedy()}`, { cause })
+    throw new Error(
+      `simse has no native addon for ${platform()}: ${join(__dirname, base)}*.node is missing. ${remedy()}`,
+      { cause },
+    )
   }
   const { version } = require('../package.json')
   const other = require(`${name}/package.json`).version

@@ -26,7 +26,8 @@ function remedy() {
   const here = platform()
   const { version } = require('../package.json')
   if (process.platform === 'win32') return 'Windows is not supported yet; in WSL the package for Linux works.'
-  if (!PLATFORMS.includes(here)) return `There are packages for ${PLATFORMS.join(', ')}.`
+  if (!PLATFORMS.includes(here))
+    return `There are packages for ${PLATFORMS.join(', ')}. In a checkout it can be built: npm run build.`
   return (
     `The package simse-${here} is an optional dependency that was not installed: npm was told to leave those out ` +
     `(--omit=optional, --no-optional), or the lock file or node_modules come from another machine. ` +

@@ -187,7 +187,12 @@ impl Job {
                 self.answer(&asked, json!({ "decision": "allow" })).await
             }
             Answers::Allow(_) | Answers::Refuse => {
-                self.show.line("    answered: no (nobody is there to be asked; --yes allows calls)");
+                let words = if is_permission {
+                    "    answered: deny (nobody is at the terminal; --yes allows)"
+                } else {
+                    "    answered: nothing (nobody is at the terminal)"
+                };
+                self.show.line(words);
                 if let EventBody::PermissionRequest { tool_name, .. } = &asked.body {
                     self.refused.push(tool_name.clone());
                     let message = "nobody is there to give permission";
