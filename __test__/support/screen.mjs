@@ -2,6 +2,7 @@
 
 import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import process from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 
@@ -23,7 +24,10 @@ const quoted = (word) => `'${String(word).replaceAll("'", "'\\''")}'`
  */
 export async function screen({ program, args = [], env = {}, cwd, columns = 100, rows = 30 }) {
   const socket = `simse-${randomUUID()}`
-  const tmux = async (...words) => (await run('tmux', ['-L', socket, '-f', '/dev/null', ...words])).stdout
+  // What is on the screen is told as it is only where the terminal's texts are UTF-8.
+  const locale = { ...process.env, LC_ALL: 'C.UTF-8' }
+  const tmux = async (...words) =>
+    (await run('tmux', ['-L', socket, '-f', '/dev/null', ...words], { env: locale })).stdout
   const variables = Object.entries({ TERM: 'screen-256color', ...env }).map(
     ([name, value]) => `${name}=${quoted(value)}`,
   )
