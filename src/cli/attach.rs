@@ -3,7 +3,7 @@
 //! Nothing is opened and no session is kept here. Invariants: stdout carries the protocol and nothing else; the data directory's own
 //! token goes to nobody but the server that shows that it has that directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -11,13 +11,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, Way};
-use super::found::neighbour;
+use super::found::{neighbour, own_token, token_of};
 use super::log::Log;
 use super::serve::refuse;
 use super::stdio::Streams;
 use super::{Exit, signal};
 use crate::base::http;
-use crate::config::data_directory::{self, ServerFile};
 use crate::config::{Launch, LogFormat, Origin, attach_token, strange_variables};
 use crate::protocol::{ErrorCode, SessionId};
 use crate::server::{Attachment, Pipe, bridge_mcp};
@@ -136,24 +135,6 @@ impl Target {
         }
         let authority = self.url.strip_prefix("http://")?.strip_suffix(PATH)?.to_owned();
         let way = self.socket.clone().map_or(Way::Network(authority), Way::Socket);
-        let directory = launch.data_directory.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            Some((ServerFile::read(&directory)?.key?, data_directory::token(&directory).ok()?))
-        });
-        let (key, token) = looked.await.ok().flatten()?;
-        let proved = Client { way, token: None }.shows(&key).await;
-        if !proved {
-            tracing::warn!(
-                url = self.url,
-                "the server does not show that it has this data directory: it gets no token"
-            );
-        }
-        proved.then_some(token)
+        own_token(launch, &Client { way, token: None }).await
     }
-}
-
-/// The token in a file.
-fn token_of(path: &Path) -> Result<SecretString, String> {
-    let found = data_directory::read_token(path).map_err(|error| format!("--token-file: {error}"))?;
-    found.ok_or_else(|| format!("--token-file: {} is not there", path.display()))
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::arguments::Place;
-use super::found::{Found, find, with_a_door};
-use super::reach::running;
+use super::found::{Found, find, neighbour, with_a_door};
 use super::{Exit, program, screen};
 use crate::base::text::counted;
 use crate::config::{Launch, LogLevel, Options, data_directory, strange_variables};
@@ -92,7 +91,7 @@ impl Report {
 
     /// Asks the server of the data directory, or one that is started for that.
     async fn server(&mut self, launch: &Launch) {
-        if let Some(client) = running(launch).await {
+        if let Some(client) = neighbour(launch).await {
             self.say(Is::Good, "server", &format!("runs on {}", client.way.shown()));
             return self.ask(&client).await;
         }

@@ -2,8 +2,10 @@
 //!
 //! Invariant: the data directory's token goes to nobody but the server that shows that it has that directory.
 
+use std::path::Path;
 use std::time::Duration;
 
+use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::client::{Client, Way};
@@ -99,4 +101,28 @@ pub(super) async fn neighbour(launch: &Launch) -> Option<Client> {
     let proved = stranger.shows(file.key.as_ref()?).await;
     let token = token.filter(|_| matches!(stranger.way, Way::Network(_)));
     proved.then_some(Client { token, ..stranger })
+}
+
+/// The data directory's token, if this is the way to its own server.
+pub(super) async fn own_token(launch: &Launch, stranger: &Client) -> Option<SecretString> {
+    let directory = launch.data_directory.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        Some((ServerFile::read(&directory)?.key?, data_directory::token(&directory).ok()?))
+    });
+    let (key, token) = looked.await.ok().flatten()?;
+    let proved = stranger.shows(&key).await;
+    if !proved {
+        let url = stranger.way.shown();
+        tracing::warn!(url, "the server does not show that it has this data directory: it gets no token");
+    }
+    proved.then_some(token)
+}
+
+/// The token in a file that `--token-file` names.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn token_of(path: &Path) -> Result<SecretString, String> {
+    let found = data_directory::read_token(path).map_err(|error| format!("--token-file: {error}"))?;
+    found.ok_or_else(|| format!("--token-file: {} is not there", path.display()))
 }

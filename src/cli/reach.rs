@@ -5,15 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::Exit;
 use super::client::{Client, ClientError, Way};
-use super::found::{Found, find, neighbour, of_a_door, with_a_door};
+use super::found::{Found, find, of_a_door, own_token, token_of, with_a_door};
 use super::running::Running;
 use super::serve::exit_of;
-use crate::config::data_directory::{self, ServerFile};
 use crate::config::{Launch, LogLevel, Options, Origin, client_token};
 use crate::protocol::{Page, SessionId, SessionView};
 
@@ -128,7 +126,11 @@ impl Reach {
         let near = way.is_near();
         let client = match client_token().or(given) {
             Some(token) => Client { way, token: Some(token) },
-            None => with_own_token(launch, way).await,
+            None => {
+                let stranger = Client { way, token: None };
+                let token = own_token(launch, &stranger).await;
+                Client { token, ..stranger }
+            }
         };
         match client.call("GET", "/sessions?limit=1", None).await {
             Ok(_) => Ok((client, near)),
@@ -275,23 +277,6 @@ fn way_of(url: &str) -> Result<Way, Refusal> {
     }
 }
 
-/// The data directory's token, for its own server alone.
-async fn with_own_token(launch: &Launch, way: Way) -> Client {
-    let stranger = Client { way, token: None };
-    let directory = launch.data_directory.clone();
-    let looked = tokio::task::spawn_blocking(move || {
-        Some((ServerFile::read(&directory)?.key?, data_directory::token(&directory).ok()?))
-    });
-    let Some((key, token)) = looked.await.ok().flatten() else { return stranger };
-    if stranger.shows(&key).await { Client { token: Some(token), ..stranger } } else { stranger }
-}
-
-/// The token in a file.
-fn token_of(path: &Path) -> Result<SecretString, String> {
-    let found = data_directory::read_token(path).map_err(|error| format!("--token-file: {error}"))?;
-    found.ok_or_else(|| format!("--token-file: {} is not there", path.display()))
-}
-
 impl Client {
     /// A page of the sessions, the newest first.
     ///
@@ -301,11 +286,6 @@ impl Client {
         let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
         self.read(&format!("/sessions?limit={limit}{cursor}")).await
     }
-}
-
-/// The server of a data directory, where one runs.
-pub(super) async fn running(launch: &Launch) -> Option<Client> {
-    neighbour(launch).await
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use serde_json::to_string;
 
 use super::arguments::Sessions;
-use super::reach::{Refusal, running};
+use super::client::Client;
+use super::reach::Refusal;
 use super::{Exit, found, screen};
 use crate::base::clock::text_of_ms;
 use crate::config::{Launch, LogLevel, Options};
-use crate::protocol::{Page, SessionStatus, SessionView};
+use crate::protocol::{SessionStatus, SessionView};
 
 /// Sessions that are fetched at once.
 const PAGE: usize = 100;
@@ -29,8 +30,8 @@ async fn listed(arguments: &Sessions) -> Result<(), Refusal> {
     let launch = Launch::resolve(options, arguments.place.config.clone(), own)
         .map_err(|error| (Exit::Usage, error.to_string()))?;
     let launch = found::with_a_door(launch);
-    if let Some(client) = running(&launch).await {
-        return print(arguments, async |cursor| client.sessions(cursor.as_deref(), PAGE).await).await;
+    if let Some(client) = found::neighbour(&launch).await {
+        return print(arguments, &client).await;
     }
     if !launch.data_directory.is_dir() {
         screen::note(&format!("simse: {} is not there yet: no sessions", launch.data_directory.display()));
@@ -39,25 +40,21 @@ async fn listed(arguments: &Sessions) -> Result<(), Refusal> {
     // Nobody has it: this process has it for a moment.
     let running = found::find(&launch).await.map_err(|error| (super::serve::exit_of(&error), error.to_string()))?;
     match running {
-        found::Found::Other(client) => {
-            print(arguments, async |cursor| client.sessions(cursor.as_deref(), PAGE).await).await
-        }
+        found::Found::Other(client) => print(arguments, &client).await,
         found::Found::Own(own) => {
             let client = own.client();
-            let printed = print(arguments, async |cursor| client.sessions(cursor.as_deref(), PAGE).await).await;
+            let printed = print(arguments, &client).await;
             let ended = own.stop().await.map_err(|error| (Exit::Failed, error.to_string()));
             printed.and(ended)
         }
     }
 }
 
-type Listed = Result<Page<SessionView>, super::client::ClientError>;
-
-async fn print(arguments: &Sessions, page: impl AsyncFn(Option<String>) -> Listed) -> Result<(), Refusal> {
-    let mut cursor = None;
+async fn print(arguments: &Sessions, client: &Client) -> Result<(), Refusal> {
+    let mut cursor: Option<String> = None;
     let mut left = arguments.limit;
     while left > 0 {
-        let page = page(cursor).await.map_err(|error| (Exit::Failed, error.to_string()))?;
+        let page = client.sessions(cursor.as_deref(), PAGE).await.map_err(|error| (Exit::Failed, error.to_string()))?;
         for view in page.items.iter().take(left) {
             let text = if arguments.json { to_string(view).unwrap_or_default() } else { row(view) };
             screen::line(&text);
