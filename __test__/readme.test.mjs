@@ -1,5 +1,5 @@
 /**
- * The examples of README.md, run as they stand there: the Node one in a project of its own that has `simse` installed,
+ * The examples of README.md and of the guide, run as they stand there: the Node one in a project of its own that has `simse` installed,
  * the curl one against the program, in an empty home. Only the port is another, so that nothing else is disturbed.
  */
 
@@ -73,6 +73,19 @@ test('the Node example runs in a project of its own', async () => {
   assert.match(said.out, /^fs_list: .*f example\.mjs/ms)
   assert.match(said.out, /^shout: HELLO!$/m)
   assert.match(said.out, /^completed ./m)
+  assert.equal(said.err, '')
+})
+
+test('the program of the migration page runs', async () => {
+  const page = readFileSync(join(top, 'docs', 'guide', 'from-claude-agent-sdk.md'), 'utf8')
+  const [, source] = /^```js\n([\s\S]*?)^```/m.exec(page)
+  const project = join(room, 'migrated')
+  mkdirSync(join(project, 'node_modules'), { recursive: true })
+  symlinkSync(top, join(project, 'node_modules', 'simse'))
+  writeFileSync(join(project, 'example.mjs'), source)
+  const { said, ended } = start(process.execPath, ['example.mjs'], { cwd: project, env: environment(room) })
+  assert.equal(await ended, 0, said.err)
+  assert.match(said.out, /\S/)
   assert.equal(said.err, '')
 })
 
