@@ -59,6 +59,11 @@ const STEPS = [
     go: webPage,
   },
   {
+    name: 'guide',
+    shows: 'the guide is built, and each of its links leads somewhere',
+    go: () => run(process.execPath, [join(top, 'scripts', 'guide.mjs')]),
+  },
+  {
     name: 'biome',
     shows: 'JavaScript and JSON are formatted, no lint',
     go: () => run(tool('biome'), ['check', '--error-on-warnings']),
