@@ -48,6 +48,14 @@ function environment(home) {
   return { ...Object.fromEntries(own), HOME: home }
 }
 
+/** A project that has `simse` installed and `example.mjs` in it. */
+function projectOf(directory, source) {
+  mkdirSync(join(directory, 'node_modules'), { recursive: true })
+  symlinkSync(top, join(directory, 'node_modules', 'simse'))
+  writeFileSync(join(directory, 'example.mjs'), source)
+  return directory
+}
+
 function start(program, args, options) {
   const child = spawn(program, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
   children.add(child)
@@ -64,10 +72,7 @@ function start(program, args, options) {
 test('the Node example runs in a project of its own', async () => {
   const [source, ...more] = blocks('From Node', 'js')
   assert.equal(more.length, 0)
-  const project = join(room, 'project')
-  mkdirSync(join(project, 'node_modules'), { recursive: true })
-  symlinkSync(top, join(project, 'node_modules', 'simse'))
-  writeFileSync(join(project, 'example.mjs'), source)
+  const project = projectOf(join(room, 'project'), source)
   const { said, ended } = start(process.execPath, ['example.mjs'], { cwd: project, env: environment(room) })
   assert.equal(await ended, 0, said.err)
   assert.match(said.out, /^fs_list: .*f example\.mjs/ms)
@@ -79,10 +84,7 @@ test('the Node example runs in a project of its own', async () => {
 test('the program of the migration page runs', async () => {
   const page = readFileSync(join(top, 'docs', 'guide', 'from-claude-agent-sdk.md'), 'utf8')
   const [, source] = /^```js\n([\s\S]*?)^```/m.exec(page)
-  const project = join(room, 'migrated')
-  mkdirSync(join(project, 'node_modules'), { recursive: true })
-  symlinkSync(top, join(project, 'node_modules', 'simse'))
-  writeFileSync(join(project, 'example.mjs'), source)
+  const project = projectOf(join(room, 'migrated'), source)
   const { said, ended } = start(process.execPath, ['example.mjs'], { cwd: project, env: environment(room) })
   assert.equal(await ended, 0, said.err)
   assert.match(said.out, /\S/)
@@ -92,10 +94,7 @@ test('the program of the migration page runs', async () => {
 test('the example of a model runs', async () => {
   const [source, ...more] = blocks('A model in JavaScript', 'js')
   assert.equal(more.length, 0)
-  const project = join(room, 'model')
-  mkdirSync(join(project, 'node_modules'), { recursive: true })
-  symlinkSync(top, join(project, 'node_modules', 'simse'))
-  writeFileSync(join(project, 'example.mjs'), source)
+  const project = projectOf(join(room, 'model'), source)
   const { said, ended } = start(process.execPath, ['example.mjs'], { cwd: project, env: environment(room) })
   assert.equal(await ended, 0, said.err)
   assert.deepEqual(said, { out: 'You said: hello\n', err: '' })
@@ -105,10 +104,7 @@ test('the client example runs beside the program', async () => {
   const [source, ...more] = blocks('A typed client', 'js')
   assert.equal(more.length, 0)
   const home = join(room, 'client')
-  const project = join(home, 'project')
-  mkdirSync(join(project, 'node_modules'), { recursive: true })
-  symlinkSync(top, join(project, 'node_modules', 'simse'))
-  writeFileSync(join(project, 'example.mjs'), source)
+  const project = projectOf(join(home, 'project'), source)
   const portFile = join(home, 'port')
   const options = { cwd: project, env: environment(home) }
   const server = start(binary, ['serve', '--port', '0', '--port-file', portFile], options)

@@ -13,7 +13,7 @@ const NAMED_MAX = 30
 const site = join(top, 'docs', '.vitepress', 'dist')
 
 /** Links of the built pages that lead nowhere, and how many were followed. */
-export function follow(folder) {
+function follow(folder) {
   const pages = new Map(
     readdirSync(folder, { recursive: true })
       .filter((name) => name.endsWith('.html'))
