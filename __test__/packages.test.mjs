@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import process from 'node:process'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -43,7 +43,7 @@ before(async () => {
   const parts = []
   for (const [name, from] of [
     ['addon', join(top, 'js', `simse.${here}.node`)],
-    ['binary', binary],
+    ['launcher', join(dirname(binary), 'simse-launcher')],
   ]) {
     const to = join(place, name)
     const stripped = await run('strip', ['-o', to, from], { cwd: place, limitMs: 60_000 })
@@ -88,6 +88,11 @@ test(
     assert.equal(version.said.trim(), 'simse 0.1.0')
     const failed = await run(join(project, 'node_modules/.bin/simse'), ['run', '--port', '1', 'x'], { cwd: project })
     assert.equal(failed.code, 2, 'exit codes come through')
+    const whole = await run(join(project, 'node_modules/.bin/simse'), ['start', '--once'], {
+      cwd: project,
+      limitMs: 120_000,
+    })
+    assert.match(whole.said, /The job is done/, 'and with the addon it is the whole program')
   },
 )
 
@@ -96,13 +101,19 @@ test('what is missing is said, with what brings it', only, async () => {
   const native = join(broken, 'node_modules', `simse-${here}`)
   cpSync(project, broken, { recursive: true, verbatimSymlinks: true })
   const loaded = () => node(['-e', 'require("simse")'], broken)
+  const launched = () => run(join(native, 'bin', 'simse'), ['--version'], { cwd: broken })
   writeFileSync(join(native, `simse.${here}.node`), 'no library')
   assert.match((await loaded()).said, /simse cannot load .*\.node: it does not fit this system/)
+  assert.match((await launched()).said, /^simse: cannot load \/.*\.node: /)
   writeFileSync(
     join(native, 'package.json'),
     JSON.stringify({ name: `simse-${here}`, version: '0.0.9', main: `simse.${here}.node` }),
   )
   assert.match((await loaded()).said, new RegExp(`simse 0\\.1\\.0 cannot use simse-${here} 0\\.0\\.9: .npm install`))
+  rmSync(join(native, `simse.${here}.node`))
+  const alone = await launched()
+  assert.match(alone.said, /^simse: \/.*\.node is missing: install the package anew/)
+  assert.equal(alone.code, 3)
   rmSync(native, { recursive: true })
   assert.match(
     (await loaded()).said,

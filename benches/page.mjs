@@ -4,7 +4,7 @@
  *
  *   node benches/page.mjs [--binary PATH] [--rounds N] [--markdown FILE]
  *
- * The program is js/bin/simse (npm run build) unless another one is named. The model is scripted and outside; it writes 25 pieces of
+ * The program is target/release/simse (npm run build -- --standalone) unless another one is named. The model is scripted and outside; it writes 25 pieces of
  * some nine bytes every 5 ms. A picture counts when the browser calls for it (requestAnimationFrame); the browser runs without a screen.
  */
 
@@ -19,7 +19,7 @@ import { machine } from './lib/machine.mjs'
 
 const { values } = parseArgs({
   options: {
-    binary: { type: 'string', default: join(top, 'js', 'bin', 'simse') },
+    binary: { type: 'string', default: join(top, 'target', 'release', 'simse') },
     rounds: { type: 'string', default: '5' },
     markdown: { type: 'string' },
   },

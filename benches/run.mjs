@@ -23,7 +23,7 @@ import { installOpencode, opencode } from './lib/opencode.mjs'
 import { stopAll } from './lib/process.mjs'
 import { simse } from './lib/simse.mjs'
 
-const binary = join(top, 'js', 'bin', 'simse')
+const binary = join(top, 'target', 'release', 'simse')
 
 const SERVER_GROUPS = {
   start,
@@ -292,9 +292,12 @@ function priority() {
 function buildOurs(only) {
   const serves = only.some((name) => name in SERVER_GROUPS)
   const loads = only.some((name) => !(name in SERVER_GROUPS))
-  if ((!serves || simse(binary).absent === undefined) && (!loads || addonAbsent() === undefined)) return
-  say('the release build is missing: npm run build')
-  spawnSync('npm', ['run', 'build'], { cwd: top, stdio: ['ignore', process.stderr, process.stderr] })
+  const build = (...flags) => {
+    say(`a release build is missing: npm run build ${flags.join(' ')}`)
+    spawnSync('npm', ['run', 'build', ...flags], { cwd: top, stdio: ['ignore', process.stderr, process.stderr] })
+  }
+  if (serves && simse(binary).absent !== undefined) build('--', '--standalone')
+  if (loads && addonAbsent() !== undefined) build()
 }
 
 async function main() {

@@ -1,8 +1,8 @@
 /**
  * `npm run package`: the packages as they are published, in `dist/`: `simse` without native parts, and `simse-<platform>` with the
- * addon and the program for one platform, which npm installs where it fits.
+ * addon for one platform and what launches it as a program, which npm installs where it fits.
  *
- * `node scripts/package.mjs [--platform P --addon FILE --binary FILE]… [--out DIR]`. Without a platform: this machine's, with what
+ * `node scripts/package.mjs [--platform P --addon FILE --launcher FILE]… [--out DIR]`. Without a platform: this machine's, with what
  * `npm run build` has made. The packages of other platforms are named all the same: they are made on machines of their own, with the
  * same version (see .github/workflows/release.yml).
  */
@@ -33,7 +33,7 @@ const shared = { version: own.version, license: own.license, repository: own.rep
 const options = {
   platform: { type: 'string' },
   addon: { type: 'string' },
-  binary: { type: 'string' },
+  launcher: { type: 'string' },
   out: { type: 'string', default: join(top, 'dist') },
   'main-only': { type: 'boolean', default: false },
 }
@@ -48,7 +48,7 @@ const describe = (folder, described) =>
 
 /** The main package: what is said in package.json, without what only a checkout needs. */
 function stageMain(folder) {
-  const { devDependencies: _, scripts: __, ...kept } = own
+  const { devDependencies: _, scripts: __, workspaces: ___, ...kept } = own
   writeDeclarations()
   const skipped = /\.node$|[/\\]bin$/
   for (const file of own.files)
@@ -57,17 +57,17 @@ function stageMain(folder) {
   describe(folder, { ...kept, optionalDependencies })
 }
 
-/** The package of a platform: its addon, its program. */
+/** The package of a platform: its addon, and what launches that as a program. */
 function stagePlatform(folder) {
   const [os, cpu, libc] = target.split('-')
   const addon = values.addon ?? join(top, 'js', `simse.${target}.node`)
-  const binary = values.binary ?? join(top, 'js', 'bin', 'simse')
-  for (const file of [addon, binary])
+  const launcher = values.launcher ?? join(top, 'js', 'bin', 'simse')
+  for (const file of [addon, launcher])
     if (!statSync(file, { throwIfNoEntry: false })) missing(`${file} is not there`, '`npm run build` makes it.')
   const main = `simse.${target}.node`
   mkdirSync(join(folder, 'bin'))
   copyFileSync(addon, join(folder, main))
-  copyFileSync(binary, join(folder, 'bin', 'simse'))
+  copyFileSync(launcher, join(folder, 'bin', 'simse'))
   chmodSync(join(folder, 'bin', 'simse'), 0o755)
   copyFileSync(join(top, 'LICENSE'), join(folder, 'LICENSE'))
   writeFileSync(join(folder, 'README.md'), `# simse-${target}\n\nThe native parts of simse for ${target}.\n`)

@@ -78,7 +78,7 @@ function drawn(raw) {
 
 const { values } = parseArgs({ options: { binary: { type: 'string' } } })
 const binary = resolve(values.binary ?? join(top, 'target', 'release', 'simse'))
-if (!existsSync(binary)) missing(`${binary} is not there`, '`npm run build` makes it.')
+if (!existsSync(binary)) missing(`${binary} is not there`, '`npm run build -- --standalone` makes it.')
 if (browserPath === undefined) missing('there is no Chromium', 'Debian: apt install chromium.')
 const home = mkdtempSync(join(tmpdir(), 'simse-pictures-'))
 const out = join(top, 'docs', 'pictures')

@@ -159,13 +159,13 @@ function readLines(stream, { each, quiet }) {
 }
 
 /**
- * `cargo build` with cargo's own progress on stderr.
+ * `cargo build`, or another command of cargo's that builds, with its own progress on stderr.
  *
  * Answers with the exit code and the files that were made: `binary` and `library`, as far as asked for.
  */
-export async function cargoBuild(args) {
+export async function cargoBuild(args, command = 'build') {
   const built = { code: 0, binary: undefined, library: undefined }
-  built.code = await run('cargo', ['build', '--message-format=json-render-diagnostics', ...args], {
+  built.code = await run('cargo', [command, '--message-format=json-render-diagnostics', ...args], {
     quiet: true,
     each: (line) => {
       const message = line.startsWith('{') ? JSON.parse(line) : {}

@@ -330,7 +330,7 @@ async function contestants(settings, model, directory) {
   const { cache, only } = settings
   const peers = join(cache, 'peers')
   const home = (name) => join(directory, name)
-  const binary = process.env.SIMSE_BIN ?? join(top, 'js', 'bin', 'simse')
+  const binary = process.env.SIMSE_BIN ?? join(top, 'target', 'release', 'simse')
   const makers = {
     'model alone': async () => modelAlone(model, 'chat/completions'),
     'model by SDK': () => modelBySdk(join(cache, 'sdks'), model),

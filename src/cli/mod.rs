@@ -16,6 +16,8 @@ mod config;
 mod copies;
 mod descriptors;
 mod doctor;
+#[cfg(feature = "node")]
+mod exported;
 mod follow;
 mod found;
 mod job;
@@ -42,6 +44,7 @@ mod transfer;
 mod tui;
 mod typed;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -49,7 +52,7 @@ use clap::{CommandFactory, Parser};
 use self::arguments::{Arguments, Command};
 use self::running::Running;
 use crate::base::process::hide_own;
-use crate::config::{Launch, data_directory};
+use crate::config::{Launch, data_directory, own_arguments};
 use crate::server::openapi_document;
 
 /// Threads that serve, at most. What blocks runs on others.
@@ -70,24 +73,29 @@ enum Exit {
     Stopped,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Ok => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::CannotStart => 3,
-            Exit::Stopped => 4,
-        })
+impl Exit {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::CannotStart => 3,
+            Self::Stopped => 4,
+        }
     }
 }
 
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
+    ExitCode::from(run_with(own_arguments()).code())
+}
+
+/// Runs it with these, the first of them its own name.
+fn run_with(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     // Wrong arguments, --help and --version end here, with clap's own words and codes 2 and 0.
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
-        Err(words) => return told(&words).into(),
+        Err(words) => return told(&words),
     };
     hide_own();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
@@ -95,7 +103,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(cause) => {
             screen::problem(format_args!("cannot start its threads: {cause}"));
-            return Exit::CannotStart.into();
+            return Exit::CannotStart;
         }
     };
     let command = arguments.command.unwrap_or_else(|| Command::Here(Box::new(arguments.reach)));
@@ -128,8 +136,8 @@ pub fn main() -> ExitCode {
     runtime.shutdown_background();
     match screen::unprinted() {
         // What a server has to say there, it has said in its log, too.
-        Some(cause) if !serves && exit == Exit::Ok => unprinted(cause).into(),
-        _ => exit.into(),
+        Some(cause) if !serves && exit == Exit::Ok => unprinted(cause),
+        _ => exit,
     }
 }
 

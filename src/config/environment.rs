@@ -35,6 +35,11 @@ fn secret(name: &str) -> Option<SecretString> {
     text.filter(|text| !text.is_empty()).map(SecretString::from)
 }
 
+/// What this process was started with, its own name first.
+pub fn own_arguments() -> impl Iterator<Item = OsString> {
+    std::env::args_os()
+}
+
 /// The program that runs here. None: the system does not say.
 pub fn own_program() -> Option<PathBuf> {
     std::env::current_exe().ok()
@@ -43,6 +48,12 @@ pub fn own_program() -> Option<PathBuf> {
 /// What an agent's tool client was given to join us: where, and the key of its session. None: nobody gave it.
 pub fn tool_door() -> Option<(String, String)> {
     Some((std::env::var(TOOL_DOOR).ok()?, std::env::var(TOOL_KEY).ok()?))
+}
+
+/// The program in which the user writes texts: `VISUAL`, else `EDITOR`, else vi. Words for a shell.
+pub fn editor_program() -> String {
+    let said = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
+    said.map(|words| words.trim().to_owned()).find(|words| !words.is_empty()).unwrap_or_else(|| "vi".to_owned())
 }
 
 /// The user's home directory, as `~` in a command means it.

@@ -54,8 +54,8 @@ pub use definitions::{
 };
 pub use embedded::embedded_data_directory;
 pub use environment::{
-    PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, client_token, find_program, find_program_in, home_directory,
-    inherited_environment, own_program, tool_door,
+    PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, client_token, editor_program, find_program, find_program_in,
+    home_directory, inherited_environment, own_arguments, own_program, tool_door,
 };
 pub use faults::{Fault, faults_of};
 pub use hooks::{HOOK_EVENTS, HookCommand};

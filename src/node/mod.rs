@@ -8,6 +8,7 @@
 //! Invariant: every export that is not a promise says `catch_unwind`; a panic there would end the process.
 
 mod acp;
+mod allocator;
 mod breaker;
 mod bridge;
 mod cancel;
