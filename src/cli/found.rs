@@ -51,6 +51,7 @@ pub(super) fn with_a_door(mut launch: Launch) -> Launch {
     launch.listen.auth = true;
     launch.listen.tls = None;
     launch.listen.socket = None;
+    launch.port_file = None;
     launch
 }
 

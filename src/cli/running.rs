@@ -71,6 +71,9 @@ impl Running {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub(super) async fn start_on(launch: &Launch, passed: Passed) -> Result<Self, StartError> {
+        if let Some(file) = launch.port_file.clone() {
+            blocking(move || data_directory::check_place(&file)).await?;
+        }
         let launch = &descriptors::fit(launch);
         let app = open(launch).await?;
         match Self::open_door(&app, launch, passed).await {
@@ -121,6 +124,16 @@ impl Running {
         };
         let (app, launch) = (Arc::clone(app), launch.clone());
         Ok(Self { app, url, authority, port, token, server, file, announcing, launch })
+    }
+
+    /// Tells the port to whoever waits for it in the file of `--port-file`.
+    ///
+    /// # Errors
+    /// The file cannot be written. The server runs on.
+    pub(super) async fn write_port_file(&self) -> Result<(), DataDirectoryError> {
+        let Some(file) = self.launch.port_file.clone() else { return Ok(()) };
+        let port = format!("{}\n", self.port);
+        blocking(move || data_directory::write_file(&file, port.as_bytes())).await
     }
 
     /// The way for a program of this machine. Behind TLS it is the socket: the certificate may be for other names.

@@ -59,13 +59,6 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
         Ok(stop) => stop,
         Err(cause) => return refuse(launch.log_format, Exit::CannotStart, format!("no signals: {cause}")),
     };
-    if let Some(file) = launch.port_file.clone() {
-        // Said before anything has started.
-        let looked = tokio::task::spawn_blocking(move || data_directory::check_place(&file)).await;
-        if let Ok(Err(error)) = looked {
-            return refuse(launch.log_format, Exit::CannotStart, error);
-        }
-    }
     let mut running = match Running::start_on(launch, passed).await {
         Ok(running) => running,
         Err(error) => return refuse(launch.log_format, exit_of(&error), error),
@@ -75,13 +68,9 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
     let with = (Arc::clone(&running.app), log.clone(), supervised.clone());
     // Who hears that the server is ready, or finds its port, may send SIGHUP at once.
     let reloader = Reloader::new(given, launch.clone(), with);
-    if let Some(file) = launch.port_file.clone() {
-        let port = format!("{}\n", running.port);
-        let written = tokio::task::spawn_blocking(move || data_directory::write_file(&file, port.as_bytes())).await;
-        if let Ok(Err(error)) = written {
-            drop(running.stop().await);
-            return refuse(launch.log_format, Exit::CannotStart, error);
-        }
+    if let Err(error) = running.write_port_file().await {
+        drop(running.stop().await);
+        return refuse(launch.log_format, Exit::CannotStart, error);
     }
     match launch.log_format {
         LogFormat::Text => screen::note(&summary(&running, launch).await),

@@ -167,6 +167,10 @@ async fn prepared(
     make_ready(&mut task).await?;
     line("== Starting the server");
     let running = Running::start(&launch).await?;
+    if let Err(error) = running.write_port_file().await {
+        drop(running.stop().await);
+        return Err(StartError::from(error).into());
+    }
     line(&format!("   it listens on {}", running.url));
     let answers = answers(&task, arguments.yes);
     let worked = tokio::select! {

@@ -80,9 +80,18 @@ async fn a_missing_program_is_named() {
 }
 
 #[tokio::test]
+async fn a_port_file_that_cannot_be_written_is_said_before_the_job() {
+    let home = tempfile::tempdir().unwrap();
+    let job = ["start", "--once", "--cwd", ".", "--prompt", "look", "--port-file", "missing/port"];
+    let (code, out, err) = ended(simse(home.path()).args(job).spawn().unwrap()).await;
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("missing/port") && !out.contains("it listens on"), "{out}{err}");
+}
+
+#[tokio::test]
 async fn the_server_stays_up_and_its_curl_lines_work_as_printed() {
     let home = tempfile::tempdir().unwrap();
-    let mut child = simse(home.path()).arg("start").spawn().unwrap();
+    let mut child = simse(home.path()).args(["start", "--port-file", "port"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut curls = Vec::new();
     loop {
@@ -95,6 +104,8 @@ async fn the_server_stays_up_and_its_curl_lines_work_as_printed() {
         }
     }
     assert_eq!(curls.len(), 4, "{curls:?}");
+    let port = std::fs::read_to_string(home.path().join("port")).unwrap();
+    assert!(curls[0].contains(&format!("127.0.0.1:{}/", port.trim())), "{port} {curls:?}");
     let shell = |command: &str| Command::new("sh").args(["-c", command]).stdout(Stdio::piped()).output();
     if shell("command -v curl").await.unwrap().status.success() {
         for (curl, word) in curls.iter().zip(["\"tools\":", "\"completed\"", "session.completed", "demo/scripted"]) {
