@@ -745,6 +745,7 @@ export interface ToolRegistry {
     definition: Omit<ToolRegistration, 'parameters'> & { readonly parameters: StandardSchema<Output> },
     handler: ToolHandler<Output>,
   ): void
+  /** Adds a tool whose arguments a JSON Schema describes: the handler gets them as they came, once they fit. */
   register(definition: ToolRegistration, handler: ToolHandler): void
   /** Takes a tool out; `false` when there is none of that name. A call that waits or runs keeps it. */
   unregister(name: string): boolean
@@ -1342,7 +1343,7 @@ export interface MemoryOptions {
   /** Days after which what nobody has added or found is forgotten, when something is added. Default: never. */
   readonly forgetAfterDays?: number
   /** Is told when the embedding provider fails, and words alone decide. Default: the console. */
-  readonly logger?: { warn(message: string): void }
+  readonly logger?: Logger
 }
 
 /** What a search has found, best first. */
@@ -2658,7 +2659,13 @@ export interface VercelLanguageModel {
   /** Asks it. */
   doStream(options: never): PromiseLike<{
     readonly stream: {
-      getReader(): { read(): Promise<{ done: boolean; value?: unknown }>; cancel(reason?: unknown): Promise<void> }
+      /** Takes the stream for one reader. */
+      getReader(): {
+        /** The next piece; `done` behind the last one. */
+        read(): Promise<{ done: boolean; value?: unknown }>
+        /** Wants no more of it. */
+        cancel(reason?: unknown): Promise<void>
+      }
     }
   }>
 }

@@ -1,6 +1,7 @@
 /**
- * `npm run guide`: builds the guide into docs/.vitepress/dist, and follows every link inside of it, to headings too. Exit code: 0
- * when all of them lead somewhere, 1 when the build fails or one does not.
+ * `npm run guide`: builds the guide into docs/.vitepress/dist, with the reference of the TypeScript interface under api/, and follows
+ * every link inside of it, to headings too. Exit code: 0 when all of them lead somewhere, 1 when one does not, or when the build fails:
+ * also by a declaration without words, or with words that name what is not there.
  */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
@@ -39,7 +40,16 @@ function follow(folder) {
   return { pages: pages.size, followed, broken }
 }
 
-const code = await run(join(top, 'node_modules', '.bin', 'vitepress'), ['build', 'docs'])
+/** The reference, from the declarations that are published. */
+function reference() {
+  const { repository } = JSON.parse(readFileSync(join(top, 'package.json'), 'utf8'))
+  const source = repository.url.replace(/^git\+/, '').replace(/\.git$/, '')
+  const links = ['--disableGit', '--gitRevision', 'main', '--sourceLinkTemplate', `${source}/blob/main/{path}#L{line}`]
+  const args = [...links, '--basePath', top, '--out', join(site, 'api')]
+  return run(join(top, 'docs', 'api', 'node_modules', '.bin', 'typedoc'), args, { cwd: join(top, 'docs', 'api') })
+}
+
+const code = (await run(join(top, 'node_modules', '.bin', 'vitepress'), ['build', 'docs'])) || (await reference())
 if (code !== 0) process.exit(code)
 const { pages, followed, broken } = follow(site)
 for (const link of broken.slice(0, NAMED_MAX)) say(`leads nowhere: ${link}`)

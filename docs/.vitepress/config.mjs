@@ -54,6 +54,8 @@ export default defineConfig({
     nav: [
       { text: 'First steps', link: '/docs/guide/first-steps' },
       { text: 'Reference', link: '/docs/reference/settings' },
+      // Made by TypeDoc, and so no page that VitePress knows.
+      { text: 'TypeScript', link: '/api/index.html', target: '_self' },
       { text: 'Operations', link: '/docs/operations' },
     ],
     sidebar: [
