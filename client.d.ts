@@ -2471,6 +2471,38 @@ export interface FileChange {
   readonly notUndoable?: string
 }
 
+/** Something in a directory. */
+export interface FileEntry {
+  /** Its path, relative to the session's working directory where it lies below it, else absolute. */
+  readonly path: string
+  /** What it is. */
+  readonly kind: FileKind
+  /** An ignore file (`.gitignore`, `.ignore`) leaves it out. */
+  readonly ignored?: boolean
+}
+
+/** What a name in a directory is. */
+export type FileKind =
+  /** A directory, or a link to one that may be looked into. */
+  | 'directory'
+  /** A regular file, or a link to one that may be looked at. */
+  | 'file'
+  /** A link that leads nowhere, or to where no tool may look. */
+  | 'link'
+  /** A pipe, a socket, a device. */
+  | 'other'
+
+/** `GET /sessions/:id/files`. */
+export interface FilesView {
+  /**
+   * A directory's entries, directories first, then by name; or the files that are meant, the best first. Names that are
+   * no text are left out, and so is `.git`.
+   */
+  readonly entries: readonly FileEntry[]
+  /** Whether there are more than are told. */
+  readonly truncated: boolean
+}
+
 /** `POST /sessions/:id/fork`. Every field may be left out. */
 export interface Fork {
   /** The last event that the fork has in common with this session. Default: its newest. */
@@ -5018,6 +5050,22 @@ export interface SessionsClient {
   }): PagedList<TurnRecord>
   /** A turn's record. */
   turn(sessionId: string, turnId: string, options?: CallOptions): Promise<TurnRecord>
+  /**
+   * The files of the directory that a session works in: names alone.
+   *
+   * What ignore files leave out is marked in a directory, and not among what letters mean.
+   */
+  files(sessionId: string, options?: CallOptions & {
+    /** A directory, relative to the session's. Default: that itself. */
+    readonly path?: string | undefined
+    /**
+     * Instead of what is in the directory: the files below it whose path has these letters in this order, the best
+     * first.
+     */
+    readonly query?: string | undefined
+    /** At most so many. */
+    readonly limit?: number | undefined
+  }): Promise<FilesView>
   /** What turns did to files. */
   diff(sessionId: string, options?: CallOptions & {
     /** Only this turn. Default: all that are not undone. */

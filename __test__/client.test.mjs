@@ -88,6 +88,8 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
     diff.files.map(({ path, kind }) => [path, kind]),
     [['a.txt', 'A']],
   )
+  const found = await sessions.files('s', { query: 'A.T', limit: 5 })
+  assert.deepEqual(found, { entries: [{ path: 'a.txt', kind: 'file' }], truncated: false })
   assert.deepEqual((await sessions.undo('s')).turnIds, [second.turnId])
   assert.throws(() => readFileSync(join(server.work, 'a.txt')), { code: 'ENOENT' })
   assert.deepEqual((await sessions.redo('s', { turnId: second.turnId })).turnIds, [second.turnId])

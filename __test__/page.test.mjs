@@ -4,7 +4,7 @@
  */
 
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -33,6 +33,8 @@ function reply({ messages, tools }) {
   if (tools === undefined && !said.startsWith('task')) return { text: 'A title' }
   if (said.includes('edit') && results === 0)
     return { reasoning: 'I think.', calls: [call('fs_write', { path: 'main.rs', content: AFTER })] }
+  if (said.includes('plant') && results === 0)
+    return { calls: [call('fs_write', { path: 'deep/new.txt', content: 'new\n' })] }
   if (said.includes('shell') && results === 0) return { calls: [call('bash', { command: 'echo from the shell' })] }
   if (said.includes('divide') && results === 0)
     return {
@@ -294,6 +296,47 @@ test('pictures are pasted, files are dropped as text, and commands are offered',
   assert.equal(existsSync(join(server.work, 'notes.txt')), false)
   await say('thanks')
   await ended()
+  assert.deepEqual(errors, [])
+  await context.close()
+})
+
+test('the files of the project are looked through, named in a prompt, and marked when they change', only, async () => {
+  mkdirSync(join(server.work, 'deep/er'), { recursive: true })
+  writeFileSync(join(server.work, 'deep/er/wanted.txt'), 'here')
+  writeFileSync(join(server.work, 'deep/.gitignore'), 'left-out\n')
+  writeFileSync(join(server.work, 'deep/left-out'), 'x')
+  const { page, errors, context, say, ended } = await begun()
+  await page.fill('#prompt', 'look at @wan')
+  await page.waitForSelector('.offers [role=option]')
+  assert.equal((await page.textContent('.offers [aria-selected=true]')).trim(), '@deep/er/wanted.txt')
+  await page.press('#prompt', 'Tab')
+  assert.equal(await page.inputValue('#prompt'), 'look at @deep/er/wanted.txt ')
+  // In the middle of what is written.
+  await page.fill('#prompt', 'see @wa please')
+  await page.evaluate(() => document.getElementById('prompt').setSelectionRange(7, 7))
+  await page.waitForSelector('.offers [role=option]')
+  await page.click('.offers [role=option]')
+  assert.equal(await page.inputValue('#prompt'), 'see @deep/er/wanted.txt please')
+  await page.fill('#prompt', '')
+  await page.click('text=Panels')
+  await page.click('#tab-files')
+  await page.click('#panel summary:has-text("deep/")')
+  await page.waitForSelector('#panel .ignored:has-text("left-out")')
+  await page.click('#panel summary:has-text("er/")')
+  await page.click('#panel button:has-text("wanted.txt")')
+  await page.waitForFunction(() => document.getElementById('prompt').value === '@deep/er/wanted.txt ')
+  await page.fill('#panel input[type=search]', 'wntd')
+  await page.waitForSelector('#panel button:has-text("deep/er/wanted.txt")')
+  await page.fill('#panel input[type=search]', '')
+  await say('plant a file')
+  await page.locator('section.permission').waitFor()
+  await page.evaluate(() => document.activeElement?.blur())
+  await page.keyboard.press('y')
+  await page.waitForSelector('article.changes')
+  await ended()
+  await page.waitForSelector('#panel summary:has-text("1 changed")')
+  await picture(page, 'files')
+  assert.deepEqual(await faults(page), [])
   assert.deepEqual(errors, [])
   await context.close()
 })

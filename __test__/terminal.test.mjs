@@ -22,7 +22,7 @@ before(() => {
 after(() => rmSync(home, { recursive: true, force: true }))
 
 /** A terminal with the interface, on a scripted model; the server is its own one. */
-async function begun(name, script, { args = [], files = {}, ...size } = {}) {
+async function begun(name, script, { args = [], files = {}, env: more = {}, ...size } = {}) {
   const place = join(home, name)
   const work = join(place, 'work')
   mkdirSync(work, { recursive: true })
@@ -41,7 +41,13 @@ async function begun(name, script, { args = [], files = {}, ...size } = {}) {
     ...args,
   ]
   const env = Object.fromEntries(Object.entries(environment(place)).filter(([key]) => /^(HOME|PATH|LANG)$/.test(key)))
-  const shown = await screen({ program: binary, args: all, env: { ...env, LANG: 'C.UTF-8' }, cwd: work, ...size })
+  const shown = await screen({
+    program: binary,
+    args: all,
+    env: { ...env, ...more, LANG: 'C.UTF-8' },
+    cwd: work,
+    ...size,
+  })
   const close = async () => {
     await shown.close()
     await model.close()
@@ -160,6 +166,55 @@ test('prompts wait, are said into a turn, and a turn is stopped', { skip }, asyn
     await it.until('Esc once more')
     await it.keys('Escape')
     await it.until('Stopped: stopped at the terminal')
+  } finally {
+    await it.close()
+  }
+})
+
+test('words are found further back, a prompt is written elsewhere, and an agent is named', { skip }, async () => {
+  const files = {
+    '.simse/agents/reviewer.md': '---\nname: reviewer\ndescription: Looks twice.\n---\nYou review.\n',
+    'edit.sh': '#!/bin/sh\nprintf "from my editor: " > "$1.new"; cat "$1" >> "$1.new"; mv "$1.new" "$1"\n',
+  }
+  const script = [
+    { text: 'the needle lies here' },
+    { text: 'nothing of it' },
+    { text: 'written' },
+    { text: 'reviewed' },
+  ]
+  const it = await begun('finding', script, { files, env: { EDITOR: 'sh edit.sh' } })
+  try {
+    await it.until('what is to be done?')
+    for (const [prompt, answer] of [
+      ['first', 'the needle lies here'],
+      ['second', 'nothing of it'],
+    ]) {
+      await it.type(prompt)
+      await it.keys('Enter')
+      await it.until(answer)
+      await it.until('what is to be done?')
+    }
+    await it.keys('C-f')
+    await it.until('> /find')
+    await it.type('NEEDLE')
+    await it.keys('Enter')
+    await it.until('n further back')
+    await it.keys('n')
+    await it.until('`needle` is not further back')
+    await it.keys('Escape')
+    await it.type('a draft')
+    await it.keys('C-g')
+    await it.until('> from my editor: a draft')
+    await it.keys('Enter')
+    await it.until('written')
+    assert.match(JSON.stringify(it.model.requests.at(-1).messages.at(-1)), /from my editor: a draft/)
+    await it.type('@rev')
+    await it.until('reviewer')
+    await it.keys('Tab')
+    await it.type('look')
+    await it.keys('Enter')
+    await it.until('reviewed')
+    assert.match(JSON.stringify(it.model.requests.at(-1).messages), /You review/)
   } finally {
     await it.close()
   }

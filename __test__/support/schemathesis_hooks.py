@@ -79,6 +79,8 @@ def before_call(context, case, kwargs):
         query["workingDirectory"] = os.environ["SIMSE_WORK"]
     if "sessionId" in query:
         query.pop("workingDirectory", None)
+    if case.path.endswith("/files"):
+        query["path"] = "."
     if case.path == "/sessions/{sessionId}" and "limit" in query:
         query["snapshot"] = "true"
     # A place in a log of which only the first event is certain.

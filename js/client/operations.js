@@ -253,6 +253,20 @@ export const operations = {
       { createdAt: 'number', prompt: 'string', rounds: 'number', sessionId: 'string', status: '', turnId: 'string', usage: 'object' },
     ],
   },
+  'sessions.files': {
+    kind: 'call',
+    method: 'GET',
+    path: '/sessions/{sessionId}/files',
+    parameters: ['sessionId'],
+    query: { path: true, query: true, limit: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { entries: 'array', truncated: 'boolean' },
+    ],
+  },
   'sessions.diff': {
     kind: 'call',
     method: 'GET',

@@ -14,6 +14,7 @@ mod command;
 mod controls;
 mod counting;
 mod errands;
+mod files;
 mod health;
 mod judged;
 mod lifecycle;
@@ -51,7 +52,7 @@ use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frame, encode_frames};
 use crate::config::Settings;
 use crate::hook::{Hooks, NoHooks};
-pub use crate::host::DiffWanted;
+pub use crate::host::{DiffWanted, FilesWanted};
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{

@@ -335,6 +335,14 @@ pub const SEARCH_SHELF_IDLE_MS: u64 = 120_000;
 pub const SEARCH_SETTLED_MS: u64 = 60_000;
 /// Longest search, in milliseconds; what was found until then is told.
 pub const SEARCH_TIME_MS: u64 = 30_000;
+/// Longest look at a project's files for a person, who types on meanwhile, in milliseconds.
+pub const FILES_TIME_MS: u64 = 2_000;
+/// Files that one such look tells, when the caller does not say.
+pub const FILES_TOLD: usize = 200;
+/// Files that one such look tells at most.
+pub const FILES_TOLD_MAX: usize = 10_000;
+/// Letters by which a file is looked for, in bytes.
+pub const FILES_QUERY_BYTES_MAX: usize = 1_000;
 /// Threads of one search.
 pub const SEARCH_THREADS_MAX: usize = 8;
 /// Places of which the tools are kept between turns, each with what sessions there may use.

@@ -11,6 +11,7 @@ pub mod file;
 pub mod glob;
 pub mod http;
 pub mod image;
+pub mod letters;
 pub mod limit;
 pub mod metrics;
 pub mod notify;

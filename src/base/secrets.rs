@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::http::{is_key, secrets_of_address as of_address};
 use super::process::{is_secret_name, is_secret_value};
+use super::text::percent_encoded;
 
 /// What stands for a secret.
 const HIDDEN: &str = "***";
@@ -147,15 +148,6 @@ impl Secrets {
             Value::Null | Value::Bool(_) => value,
         }
     }
-}
-
-/// As it stands in an address.
-fn percent_encoded(value: &str) -> String {
-    let one = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    value.bytes().map(one).collect()
 }
 
 /// The name of an option as that of a variable.

@@ -145,6 +145,15 @@ impl Gathered {
     }
 }
 
+/// As it stands in an address: all but what RFC 3986 leaves as it is (§2.3) is written as `%` and its number.
+pub fn percent_encoded(value: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    value.bytes().map(one).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -264,7 +264,7 @@ impl Listing<'_> {
 }
 
 /// Whether the rules leave out a name in a directory.
-fn ignored(rules: &Rules, directory: &Path, name: &[u8], kind: Kind) -> bool {
+pub(super) fn ignored(rules: &Rules, directory: &Path, name: &[u8], kind: Kind) -> bool {
     let mut path = directory.as_os_str().as_bytes().to_vec();
     path.resize(prefix(directory), b'/');
     path.extend_from_slice(name);

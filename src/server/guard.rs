@@ -257,7 +257,15 @@ fn reaches(method: &Method, path: &str, session: &SessionId) -> bool {
                 || one_of("/blackboard/")
                 || matches!(
                     within,
-                    "" | "/events" | "/history" | "/turns" | "/diff" | "/agent" | "/mcp" | "/blackboard" | "/tasks"
+                    "" | "/events"
+                        | "/history"
+                        | "/turns"
+                        | "/files"
+                        | "/diff"
+                        | "/agent"
+                        | "/mcp"
+                        | "/blackboard"
+                        | "/tasks"
                 )
         }
         "POST" => matches!(

@@ -170,6 +170,50 @@ async fn a_later_session_of_the_same_id_has_nothing_to_undo() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_files_of_a_session_are_seen_and_no_others() {
+    let (house, _data) = open().await;
+    let put = |path: &str, text: &str| {
+        let file = house.work.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    put(".gitignore", "out/\n");
+    put("src/deep/wanted.rs", "1");
+    put("out/wanted.o", "2");
+    std::os::unix::fs::symlink("/etc", house.work.path().join("etc")).unwrap();
+    let id = house.session(json!({})).await;
+    let files = async |query: &str| house.call("GET", &format!("/sessions/{id}/files{query}"), None).await.json();
+    let top = json!([
+        { "path": "out", "kind": "directory", "ignored": true },
+        { "path": "src", "kind": "directory" },
+        { "path": ".gitignore", "kind": "file" },
+        { "path": "etc", "kind": "link" },
+    ]);
+    assert_eq!(files("").await, json!({ "entries": top, "truncated": false }));
+    assert_eq!(files("?path=src").await["entries"], json!([{ "path": "src/deep", "kind": "directory" }]));
+    let wanted = json!([{ "path": "src/deep/wanted.rs", "kind": "file" }]);
+    for query in ["?query=wan", "?query=WANTED&path=src", "?query=sdw&limit=1"] {
+        assert_eq!(files(query).await, json!({ "entries": wanted, "truncated": false }), "{query}");
+    }
+    assert_eq!(files("?limit=1").await["truncated"], true);
+    #[rustfmt::skip]
+    let table = [
+        ("?path=nowhere", 404, "directory nowhere"), ("?path=.gitignore", 400, "`path`"), ("?path=..", 400, "`path`"), ("?path=etc", 400, "`path`"),
+        ("?path=/", 400, "`path`"), ("?limit=0", 400, "`limit`"), ("?limit=10001", 400, "`limit`"), ("?find=a", 400, "`find`"),
+    ];
+    for (query, status, words) in table {
+        let reply = house.call("GET", &format!("/sessions/{id}/files{query}"), None).await;
+        let said = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(reply.status == status && said.contains(words), "{query}: {} {said}", reply.status);
+    }
+    let long = house.call("GET", &format!("/sessions/{id}/files?query={}", "a".repeat(1_001)), None).await;
+    assert_eq!((long.status, long.code().as_str()), (400, "INVALID_ARGUMENT"));
+    // A directory that is gone says so, and comes back.
+    std::fs::rename(house.work.path().join("src"), house.work.path().join("gone")).unwrap();
+    assert_eq!(house.call("GET", &format!("/sessions/{id}/files?path=src"), None).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_asked_for_says_why() {
     let (house, _data) = open().await;
     let id = house.session(json!({})).await;

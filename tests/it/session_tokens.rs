@@ -76,6 +76,7 @@ async fn a_token_for_one_session_opens_that_and_nothing_else() {
             "/history",
             "/turns",
             "/turns/{turnId}",
+            "/files",
             "/diff",
             "/agent",
             "/mcp",
@@ -110,7 +111,7 @@ async fn a_token_for_one_session_opens_that_and_nothing_else() {
             }
         }
     }
-    assert_eq!(opened, 16 + 9 + 2 * 3, "every way that there is was tried");
+    assert_eq!(opened, 17 + 9 + 2 * 3, "every way that there is was tried");
     // What its session shares with those beside it it reads and writes, and of no other.
     let put = agent.call("PUT", "/sessions/mine/blackboard/k", json!({ "value": 1 })).await;
     assert_eq!((put.status, &put.json()["value"]), (200, &json!(1)), "{put:?}");

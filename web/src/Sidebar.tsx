@@ -19,8 +19,10 @@ export function doing(view: SessionView, asks: boolean): 'asks' | 'works' | 'pau
   return view.queued > 0 ? 'waits' : 'idle'
 }
 
+/** Its title. One without has the name of its folder, and when it was begun: so that two of them are told apart. */
 export function titleOf(view: SessionView): string {
-  return view.title ?? view.workingDirectory.split('/').filter(Boolean).at(-1) ?? view.sessionId
+  const begun = new Date(view.createdAt).toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' })
+  return view.title ?? `${view.workingDirectory.split('/').filter(Boolean).at(-1) ?? '/'} · ${begun}`
 }
 
 export function Sidebar(props: {

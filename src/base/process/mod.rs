@@ -9,6 +9,7 @@
 //! Invariants: [`run`] returns soon after the program itself ends, whatever still holds its output open;
 //! the output is bounded whatever it writes; the id of a process that may be gone is never signalled.
 
+mod attended;
 mod capture;
 mod environment;
 mod group;
@@ -35,6 +36,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use attended::attended;
 pub use capture::Captured;
 pub use environment::{environment, hide_own, is_secret_name, is_secret_value, trusted_environment};
 pub use kin::{Family, Kin};

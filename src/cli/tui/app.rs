@@ -13,6 +13,7 @@ use super::super::reach::Reached;
 use super::commands::own_commands;
 use super::dialog::{Choice, Dialog, Pick};
 use super::editor::Editor;
+use super::find::Search;
 use super::offers::{Offer, Offers};
 use super::question::Question;
 use super::text;
@@ -33,8 +34,6 @@ pub(super) struct App {
     pub(super) work: Work,
     /// What a new session begins with.
     pub(super) wanted: Value,
-    /// Whether the server sees the files of this machine.
-    pub(super) near: bool,
     pub(super) session: SessionView,
     /// Which look at a session this is.
     pub(super) look: u64,
@@ -66,10 +65,14 @@ pub(super) struct App {
     /// When a key was pressed that has to be pressed twice, and which.
     pub(super) once: Option<(Instant, char)>,
     loads_older: bool,
-    files_asked: bool,
+    files_asked: Option<String>,
     /// A text for the clipboard.
     pub(super) copied: Option<String>,
     pub(super) suspends: bool,
+    /// What is written is to be written in a program of the user's.
+    pub(super) writes: bool,
+    /// What is looked for in the timeline.
+    pub(super) search: Search,
     pub(super) redraws: bool,
     pub(super) left: bool,
 }
@@ -86,7 +89,6 @@ impl App {
         let mut app = Self {
             work: Work { client, tell },
             wanted: Value::Object(reached.wanted()),
-            near: reached.near,
             session: session.clone(),
             look: 0,
             follow: None,
@@ -109,9 +111,11 @@ impl App {
             dialog: None,
             once: None,
             loads_older: false,
-            files_asked: false,
+            files_asked: None,
             copied: None,
             suspends: false,
+            writes: false,
+            search: Search::default(),
             redraws: false,
             left: false,
         };
@@ -137,11 +141,12 @@ impl App {
         self.timeline = Timeline::default();
         self.questions.clear();
         (self.queue, self.tasks, self.plan, self.usage) = (Vec::new(), Vec::new(), None, None);
-        (self.offers.files, self.files_asked, self.loads_older) = (Vec::new(), false, false);
+        (self.offers.files, self.files_asked, self.loads_older) = (Vec::new(), None, false);
         (self.broken, self.lost) = (Some("opening".to_owned()), None);
         self.follow = Some(self.work.follow(&self.session.session_id, self.look));
         self.work.tasks(&self.session.session_id, self.look);
         self.ask_commands();
+        self.ask_agents();
         self.ask_window();
     }
 
@@ -156,6 +161,22 @@ impl App {
             };
             Some(Message::Commands(answer["commands"].as_array()?.iter().map(offer).collect()))
         });
+    }
+
+    /// Which agents a prompt can begin with, as `@name`.
+    fn ask_agents(&self) {
+        self.work.call(("GET", self.agents_path()), None, |answer| {
+            let answer = answer.ok()?;
+            // Those of files: to them a single prompt can go, and to a sub-agent only other agents delegate.
+            let named = answer["agents"].as_array()?.iter().filter(|one| one["kind"] == "main");
+            Some(Message::Agents(named.filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect()))
+        });
+    }
+
+    /// What was written elsewhere.
+    pub(super) fn written(&mut self, text: &str) {
+        self.editor.set(text);
+        self.offers.look(&self.editor);
     }
 
     /// How much the session's model can be shown.
@@ -177,7 +198,6 @@ impl App {
     /// Goes on at another server that has the same sessions. What is written stays.
     pub(super) fn move_to(&mut self, reached: &Reached) {
         self.work.client = reached.client.clone();
-        self.near = reached.near;
         self.go_to(self.session.clone());
     }
 
@@ -259,11 +279,12 @@ impl App {
         self.answered(&request);
     }
 
-    /// Asks for the project's files, once, when they are wanted.
+    /// Asks which of the project's files are meant by what stands behind `@`.
     pub(super) fn want_files(&mut self) {
-        if !self.files_asked && self.near && self.offers.wants_files(&self.editor) {
-            self.files_asked = true;
-            self.work.files(self.session.working_directory.clone());
+        let Some(word) = self.editor.word_with('@') else { return };
+        if self.files_asked.as_deref() != Some(word) {
+            self.work.files(&self.session.session_id, word);
+            self.files_asked = Some(word.to_owned());
         }
     }
 
@@ -307,11 +328,14 @@ impl App {
                 let theirs = found.into_iter().filter(|one| own.iter().all(|ours| ours.word != one.word));
                 self.offers.commands = own.iter().cloned().chain(theirs).collect();
             }
+            Message::Agents(names) => self.offers.agents = names,
             Message::Window(tokens) => self.window = Some(tokens),
-            Message::Files(files) => {
+            // An answer to other letters comes too late.
+            Message::Files(word, files) if self.files_asked.as_deref() == Some(&*word) => {
                 self.offers.files = files;
                 self.offers.look(&self.editor);
             }
+            Message::Files(..) => {}
             Message::Told(good, words) => self.tell(good, words),
             Message::NotSent(prompt, why) => {
                 if self.editor.is_empty() {
@@ -336,6 +360,7 @@ impl App {
             Ok(page) => {
                 let more = self.timeline.prepend(page.items, page.next_cursor);
                 self.view.moved(more);
+                self.search_on();
             }
             Err(why) => self.tell(false, why),
         }

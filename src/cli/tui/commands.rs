@@ -11,16 +11,20 @@ use super::entry::faint;
 use super::offers::Offer;
 use super::timeline::Shown;
 use super::work::{Message, words};
+use crate::base::text::percent_encoded;
 use crate::protocol::{DiffView, Part, PermissionMode, SessionView};
 
 /// Largest picture, in bytes.
 const PICTURE_BYTES_MAX: u64 = 5_000_000;
 
 /// Our commands, with what they do.
-const OWN: [(&str, &str); 20] = [
+const OWN: [(&str, &str); 23] = [
     ("help", "say what keys and commands do"),
     ("new", "begin a new session"),
     ("sessions", "go to another session"),
+    ("subagents", "look at what a sub-agent does, or go back to who started it"),
+    ("find", "look for words in what was said and done"),
+    ("edit", "write the prompt in your own editor"),
     ("model", "choose the model"),
     ("agent", "choose the agent"),
     ("mode", "how much is done without asking: plan, ask, accept-edits, auto"),
@@ -48,6 +52,8 @@ Ctrl-C         clear what is written; twice leaves
 Shift-Tab      ask, accept edits, or plan
 PageUp, PageDown, wheel   look back and forward; End at the newest
 Ctrl-Up, Ctrl-Down   choose an entry: Enter unfolds it, y copies it, f forks there, u undoes its turn
+Ctrl-F         look for words; n goes further back, N forward
+Ctrl-G         write the prompt in your own editor (VISUAL, EDITOR)
 Ctrl-O         unfold everything, or fold it
 Ctrl-P         sessions      Ctrl-L  draw anew      Ctrl-Z  to the shell
 Up, Down       what you wrote before
@@ -91,6 +97,9 @@ impl App {
             }
             "new" => self.fresh(),
             "sessions" => self.list_sessions(),
+            "subagents" => self.list_subagents(),
+            "find" => self.find(rest),
+            "edit" => self.writes = true,
             "model" => self.choose(Pick::Model, "Model", rest),
             "agent" => self.choose(Pick::Agent, "Agent", rest),
             "mode" => self.mode(rest),
@@ -217,16 +226,10 @@ impl App {
         });
     }
 
-    fn agents_path(&self) -> String {
+    /// Asks for the agents that work here.
+    pub(super) fn agents_path(&self) -> String {
         let place = self.directory().display().to_string();
-        let coded: String = place
-            .bytes()
-            .map(|byte| match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
-                byte => format!("%{byte:02X}"),
-            })
-            .collect();
-        format!("/agents?workingDirectory={coded}")
+        format!("/agents?workingDirectory={}", percent_encoded(&place))
     }
 
     /// What was chosen in a list.

@@ -2,6 +2,8 @@
 
 use ratatui::text::Line;
 
+use crate::base::letters::fit;
+
 /// What the choice of a list does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pick {
@@ -42,26 +44,6 @@ pub(super) struct List {
     pub(super) at: usize,
     /// Whether it is still asked for.
     pub(super) waits: bool,
-}
-
-/// How well a text fits what is typed: all its letters, in that order. Less is better; None: not at all.
-pub(super) fn fit(text: &str, typed: &str) -> Option<usize> {
-    let lower = text.to_lowercase();
-    let wanted = typed.to_lowercase();
-    if let Some(at) = lower.find(&wanted) {
-        // The last part of a path is what people type.
-        let name = lower.rfind('/').map_or(0, |slash| slash + 1);
-        return Some(if at >= name { at - name } else { 100 + at });
-    }
-    let mut letters = lower.char_indices();
-    let mut gaps = 0;
-    let mut last = None;
-    for letter in wanted.chars() {
-        let (at, _) = letters.find(|(_, c)| *c == letter)?;
-        gaps += last.map_or(0, |last: usize| at - last - 1);
-        last = Some(at);
-    }
-    Some(1_000 + gaps)
 }
 
 impl List {

@@ -83,15 +83,17 @@ impl Editor {
         self.pastes.push((name, text));
     }
 
-    /// The whole text, pastes and all; the editor is empty then, and remembers it.
+    /// The whole text, pastes and all.
+    pub(super) fn whole(&self) -> String {
+        self.pastes.iter().fold(self.text.clone(), |whole, (name, text)| whole.replacen(name, text, 1))
+    }
+
+    /// The same; the editor is empty then, and remembers it.
     pub(super) fn take(&mut self) -> String {
-        let written = std::mem::take(&mut self.text);
-        let mut whole = written;
-        for (name, text) in std::mem::take(&mut self.pastes) {
-            whole = whole.replacen(&name, &text, 1);
-        }
+        let whole = self.whole().trim().to_owned();
+        self.text.clear();
+        self.pastes.clear();
         (self.at, self.shown) = (0, None);
-        let whole = whole.trim().to_owned();
         if !whole.is_empty() && self.history.last() != Some(&whole) {
             self.history.push(whole.clone());
             self.remember();

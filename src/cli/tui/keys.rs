@@ -7,7 +7,6 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, Mou
 use super::app::App;
 use super::dialog::Dialog;
 use super::editor::Editor;
-use super::timeline::Shown;
 use crate::protocol::EventBody;
 
 /// How soon a key has to be pressed again that is pressed twice.
@@ -84,6 +83,8 @@ impl App {
             KeyCode::End if control => return self.view.follow(),
             KeyCode::Char('o') if control => return self.view.all_unfolded = !self.view.all_unfolded,
             KeyCode::Char('p') if control => return self.list_sessions(),
+            KeyCode::Char('f') if control && self.editor.is_empty() => return self.editor.set("/find "),
+            KeyCode::Char('g') if control && self.question().is_none() => return self.writes = true,
             KeyCode::Up if control => return self.view.choose(&mut self.timeline, -1),
             KeyCode::Down if control => return self.view.choose(&mut self.timeline, 1),
             KeyCode::BackTab => return self.next_mode(),
@@ -224,17 +225,12 @@ impl App {
             KeyCode::Esc => self.view.chosen = None,
             KeyCode::Enter => self.view.toggle(seq),
             KeyCode::Char('y') => {
-                let text = match &entry.shown {
-                    Shown::Assistant { .. } => self.timeline.answer(seq),
-                    Shown::User { text, .. } | Shown::Summary(text) => text.clone(),
-                    Shown::Call(call) => call.output.clone(),
-                    Shown::Note { text, .. } => text.clone(),
-                    Shown::Changes { files, .. } => files.iter().filter_map(|file| file.diff.clone()).collect(),
-                };
-                self.copied = Some(text);
+                self.copied = self.view.chosen.map(|at| self.timeline.text(at));
                 self.tell(true, "copied");
             }
             KeyCode::Char('f') => self.fork(Some(seq)),
+            KeyCode::Char('n') => self.find_next(true),
+            KeyCode::Char('N') => self.find_next(false),
             KeyCode::Char('u') => match turn {
                 Some(turn) => self.undo_turn(turn.as_str()),
                 None => self.tell(false, "this belongs to no turn"),

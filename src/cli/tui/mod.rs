@@ -10,6 +10,7 @@ mod dialog;
 mod draw;
 mod editor;
 mod entry;
+mod find;
 mod keys;
 mod live;
 mod markdown;
@@ -138,7 +139,7 @@ async fn show(
                 for key in std::iter::from_fn(|| keys.try_recv().ok()).take(AT_ONCE) {
                     app.key(key);
                 }
-                outside(app, screen)?;
+                outside(app, (screen, signals))?;
                 screen.terminal.draw(|frame| draw::draw(app, frame))?;
                 (drawn, dirty) = (Instant::now(), false);
             }
@@ -164,12 +165,20 @@ async fn show(
 }
 
 /// What the terminal itself is to do.
-fn outside(app: &mut App, screen: &mut Screen) -> std::io::Result<()> {
+fn outside(app: &mut App, (screen, signals): (&mut Screen, &mut mpsc::Receiver<i32>)) -> std::io::Result<()> {
     if let Some(text) = app.copied.take() {
         screen.copy(&text)?;
     }
     if std::mem::take(&mut app.suspends) {
         screen.suspend()?;
+    }
+    if std::mem::take(&mut app.writes) {
+        match screen.write_elsewhere(&app.editor.whole())? {
+            Ok(text) => app.written(&text),
+            Err(why) => app.tell(false, why),
+        }
+        // Ctrl-C there is for the program that was there.
+        while signals.try_recv().is_ok() {}
     }
     if std::mem::take(&mut app.redraws) {
         screen.terminal.clear()?;

@@ -1,7 +1,7 @@
 //! What can be completed: commands behind `/` at the beginning, files behind `@`.
 
-use super::dialog::fit;
 use super::editor::Editor;
+use crate::base::letters::fit;
 
 /// Lines that are offered at once.
 pub(super) const OFFERED: usize = 8;
@@ -36,11 +36,6 @@ impl Offers {
     /// What is offered now.
     pub(super) fn shown(&self) -> &[Offer] {
         &self.shown
-    }
-
-    /// Whether files are wanted, which are only looked for then.
-    pub(super) fn wants_files(&self, editor: &Editor) -> bool {
-        self.files.is_empty() && editor.word_with('@').is_some()
     }
 
     /// Looks at what is written.

@@ -188,8 +188,18 @@ impl View {
             (Some(at), false) if at >= last => None,
             (Some(at), false) => Some(at + 1),
         };
-        self.chosen = next;
-        let Some(at) = next else { return self.follow() };
+        match next {
+            Some(at) => self.go_to(timeline, at),
+            None => {
+                self.chosen = None;
+                self.follow();
+            }
+        }
+    }
+
+    /// Chooses an entry, and brings it onto the screen.
+    pub(super) fn go_to(&mut self, timeline: &mut Timeline, at: usize) {
+        self.chosen = Some(at);
         if self.shown.first().is_none_or(|first| at <= *first) || self.shown.last().is_none_or(|shown| at > *shown) {
             let place = Place { entry: at, line: 0 };
             let bottom = self.bottom(timeline);

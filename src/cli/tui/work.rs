@@ -1,6 +1,5 @@
 //! What the interface asks of the server, beside what it shows: each call is a task, and comes back as a message.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,14 +10,15 @@ use super::super::client::{Client, ClientError};
 use super::super::follow::{Follow, News};
 use super::dialog::{Choice, Pick};
 use super::offers::Offer;
-use crate::protocol::{Event, Item, Page, SessionId, SessionView, TaskView};
+use crate::base::text::percent_encoded;
+use crate::protocol::{Event, FilesView, Item, Page, SessionId, SessionView, TaskView};
 
 /// Items of a page of the history.
 const PAGE: usize = 200;
 /// Longest pause between two attempts to see a session.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Files of a project that can be completed.
-const FILES_MAX: usize = 50_000;
+/// Files that are asked for at a time: more than are offered, so that a letter more finds some while its answer is on its way.
+const FILES: usize = 100;
 
 /// What comes back. Those of a session carry the number of the look at it: what belongs to an earlier one is passed over.
 #[derive(Debug)]
@@ -41,7 +41,10 @@ pub(super) enum Message {
     /// A text to be read.
     Read(String, String),
     Commands(Vec<Offer>),
-    Files(Vec<String>),
+    /// Agents that a prompt can begin with.
+    Agents(Vec<String>),
+    /// The files that some letters mean.
+    Files(String, Vec<String>),
     /// How many tokens the session's model can be shown.
     Window(u64),
     /// Something was done, or not.
@@ -147,11 +150,13 @@ impl Work {
         });
     }
 
-    /// Looks for the files of a project, as far as they are not ignored.
-    pub(super) fn files(&self, directory: PathBuf) {
-        let tell = self.tell.clone();
-        tokio::task::spawn_blocking(move || {
-            let _ = tell.blocking_send(Message::Files(files_of(&directory)));
+    /// Asks which files of the session's directory some letters mean.
+    pub(super) fn files(&self, id: &SessionId, letters: &str) {
+        let path = format!("/sessions/{id}/files?limit={FILES}&query={}", percent_encoded(letters));
+        let letters = letters.to_owned();
+        self.call(("GET", path), None, move |answer| {
+            let view: FilesView = serde_json::from_value(answer.ok()?).ok()?;
+            Some(Message::Files(letters, view.entries.into_iter().map(|entry| entry.path).collect()))
         });
     }
 }
@@ -162,16 +167,4 @@ pub(super) fn words(error: &ClientError) -> String {
         ClientError::Refused { message, .. } => message.clone(),
         ClientError::Broken { .. } => error.to_string(),
     }
-}
-
-fn files_of(directory: &Path) -> Vec<String> {
-    let walk = ignore::WalkBuilder::new(directory).require_git(false).build();
-    let mut files: Vec<String> = walk
-        .flatten()
-        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
-        .filter_map(|entry| Some(entry.path().strip_prefix(directory).ok()?.to_str()?.to_owned()))
-        .take(FILES_MAX)
-        .collect();
-    files.sort_unstable();
-    files
 }

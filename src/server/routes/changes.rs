@@ -1,8 +1,9 @@
-//! What turns did to files: shown, undone, redone; and sessions forked.
+//! Files: what there is, what turns did to them: shown, undone, redone; and sessions forked.
 
 use axum::http::StatusCode;
 
-use crate::app::DiffWanted;
+use crate::app::{DiffWanted, FilesWanted};
+use crate::base::limit;
 use crate::protocol::{ApiError, TurnId};
 use crate::server::answer::{Answer, ok};
 use crate::server::call::Call;
@@ -19,6 +20,24 @@ pub(super) async fn diff(call: Call) -> Answer {
         return Err(ApiError::invalid("cursor", "not together with `path`, which names one file").into());
     }
     ok(&call.shared.app.diff(&call.caller, &id, DiffWanted { turn, after, path }).await?)
+}
+
+/// `?path=` a directory, `?query=` the letters of files below it, `?limit=` how many.
+pub(super) async fn files(call: Call) -> Answer {
+    let id = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let (path, letters) = (query.text("path"), query.text("query"));
+    let most = query.number("limit")?.unwrap_or(limit::FILES_TOLD as u64);
+    query.finish(&["path", "query", "limit"])?;
+    let limit = match usize::try_from(most) {
+        Ok(limit @ 1..=limit::FILES_TOLD_MAX) => limit,
+        _ => return Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::FILES_TOLD_MAX)).into()),
+    };
+    if letters.as_ref().is_some_and(|letters| letters.len() > limit::FILES_QUERY_BYTES_MAX) {
+        return Err(ApiError::invalid("query", format!("at most {} bytes", limit::FILES_QUERY_BYTES_MAX)).into());
+    }
+    let wanted = FilesWanted { path: path.unwrap_or_else(|| ".".to_owned()), query: letters, limit };
+    ok(&call.shared.app.files(&call.caller, &id, wanted).await?)
 }
 
 pub(super) async fn undo(mut call: Call) -> Answer {

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 
 mod board;
+mod files;
 mod texts;
 
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{budget, changes, mcp, runs, session_tokens};
+use super::{budget, mcp, runs, session_tokens};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
     AgentList, AgentState, AskMcp, CancelRun, CancelledRuns, Compact, Control, CountTokens, CreateSession, Deleted,
-    DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView,
-    ModelList, NewSessionToken, Page, PermissionExplanation, Prompt, Proof, RunContext, RunView, SessionBudgets,
-    SessionTokenList, SessionView, TokenCount, ToolList, TrustProject, TurnRecord, Undo, Undone,
+    Event, ExplainCall, Feedback, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView, ModelList,
+    NewSessionToken, Page, PermissionExplanation, Prompt, Proof, RunContext, RunView, SessionBudgets, SessionTokenList,
+    SessionView, TokenCount, ToolList, TrustProject, TurnRecord,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -45,7 +46,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let mut rows = sessions();
     rows.extend(controls());
     rows.extend(looks());
-    rows.extend(file_changes());
+    rows.extend(files::rows());
     rows.extend(texts::rows());
     rows.extend(tool_servers());
     rows.extend(tokens());
@@ -199,38 +200,6 @@ fn looks() -> Vec<Row> {
         row(GET, "/sessions/{sessionId}/agent", super::agent, agent),
         row(GET, "/sessions/{sessionId}/turns", super::turns, turns),
         row(GET, "/sessions/{sessionId}/turns/{turnId}", super::turn, turn),
-    ]
-}
-
-fn file_changes() -> Vec<Row> {
-    let diff = operation("sessions.diff", "What turns did to files.")
-        .takes(id("turn", "TurnId", "Only this turn. Default: all that are not undone."))
-        .takes(query(
-            "cursor",
-            "The `nextCursor` of the page before. Default: the first page.",
-            serde_json::json!({ "type": "string" }),
-        ))
-        .takes(query("path", "Only this path, with more of its diff.", serde_json::json!({ "type": "string" })))
-        .gives::<DiffView>(200, "What changed.")
-        .refuses(&[409]);
-    let fork = operation("sessions.fork", "A new session that goes on from an event of this one.")
-        .body::<Fork>()
-        .gives::<SessionView>(201, "The new session.")
-        .headers(&["Location"])
-        .versioned();
-    let undo = operation("sessions.undo", "Undoes what turns did to files: all of it or nothing.")
-        .body::<Undo>()
-        .gives::<Undone>(200, "What was undone.")
-        .versioned();
-    let redo = operation("sessions.redo", "Does again what was undone.")
-        .body::<Undo>()
-        .gives::<Undone>(200, "What was done again.")
-        .versioned();
-    vec![
-        row(GET, "/sessions/{sessionId}/diff", changes::diff, diff),
-        row(POST, "/sessions/{sessionId}/fork", changes::fork, fork),
-        row(POST, "/sessions/{sessionId}/undo", changes::undo, undo),
-        row(POST, "/sessions/{sessionId}/redo", changes::redo, redo),
     ]
 }
 

@@ -1,16 +1,18 @@
-/** What stands beside the conversation: changes, agents, plan and tasks, tool servers, events. */
+/** What stands beside the conversation: changes, files, agents, plan and tasks, tool servers, events. */
 import { createSignal, For, type JSX, Match, Show, Switch } from 'solid-js'
 import type { SessionModel } from '../session/model.ts'
 import { Agents } from './Agents.tsx'
 import { Changes } from './Changes.tsx'
 import { Events } from './Events.tsx'
+import { Files } from './Files.tsx'
 import { Plan } from './Plan.tsx'
 import { Servers } from './Servers.tsx'
 
-const PANELS = ['changes', 'agents', 'plan', 'servers', 'events'] as const
+const PANELS = ['changes', 'files', 'agents', 'plan', 'servers', 'events'] as const
 type Panel = (typeof PANELS)[number]
 const NAMES: Readonly<Record<Panel, string>> = {
   changes: 'Changes',
+  files: 'Files',
   agents: 'Agents',
   plan: 'Plan',
   servers: 'Servers',
@@ -65,6 +67,9 @@ export function Panels(props: { model: SessionModel; onClose: () => void }): JSX
         <Switch>
           <Match when={panel() === 'changes'}>
             <Changes model={props.model} />
+          </Match>
+          <Match when={panel() === 'files'}>
+            <Files model={props.model} />
           </Match>
           <Match when={panel() === 'agents'}>
             <Agents model={props.model} />

@@ -1,15 +1,17 @@
 /**
  * Where a prompt is written. While a turn runs it waits behind it, or is put into it. Pictures come by drag, paste or choice, text
- * files as their text; `/` lists commands. What was written stays when it could not be sent, and when another session is looked at.
+ * files as their text; `/` lists commands, `@` agents and files. What was written stays when it could not be sent, and when another session is looked at.
  */
 
 import type { PartInput, PromptMode } from 'simse/client'
-import { createMemo, createResource, createSignal, For, type JSX, onMount, Show } from 'solid-js'
+import { createEffect, createMemo, createSignal, For, type JSX, on, onMount, Show } from 'solid-js'
 import { client } from '../connection.ts'
 import { short } from '../parts/screen.ts'
 import { attempt, toast } from '../parts/toasts.tsx'
 import type { Picture } from './entries.ts'
+import { mentioned } from './mention.ts'
 import type { SessionModel } from './model.ts'
+import { type Offer, offersFor } from './offers.ts'
 import { Pictures } from './Pictures.tsx'
 
 const PICTURE_KINDS = ['image/png', 'image/jpeg', 'image/gif', 'image/webp']
@@ -17,16 +19,8 @@ const PICTURE_KINDS = ['image/png', 'image/jpeg', 'image/gif', 'image/webp']
 const PICTURE_MAX = 5_000_000
 /** Largest file that is put into a prompt as text, in bytes. */
 const TEXT_MAX = 200_000
-/** Commands that are offered at once. */
-const OFFERED = 8
 
 const drafts = new Map<string, string>()
-
-interface Offer {
-  readonly name: string
-  readonly description: string
-  readonly hint: string | undefined
-}
 
 async function base64(file: Blob): Promise<string> {
   const url = await new Promise<string>((done, failed) => {
@@ -51,22 +45,15 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
   const [closed, setClosed] = createSignal(false)
   const runs = () => props.model.view()?.turn !== undefined
 
-  const [commands] = createResource(async (): Promise<readonly Offer[]> => {
-    const list = await client.slashCommands({ sessionId }).catch(() => undefined)
-    return (list?.commands ?? []).map(({ name, description, argumentHint }) => ({
-      name,
-      description,
-      hint: argumentHint,
-    }))
-  })
-  const offers = createMemo(() => {
-    const typed = /^\/([^\s/]*)$/.exec(text())?.[1]
-    if (typed === undefined || closed()) return []
-    return (commands() ?? []).filter(({ name }) => name.toLowerCase().includes(typed.toLowerCase())).slice(0, OFFERED)
-  })
+  /** Where one writes. */
+  const [place, setPlace] = createSignal(text().length)
+  const before = createMemo(() => text().slice(0, place()))
+  const found = offersFor(sessionId, before)
+  const offers = () => (closed() ? [] : found())
 
-  const write = (value: string) => {
+  const write = (value: string, at = value.length) => {
     setText(value)
+    setPlace(at)
     setClosed(false)
     setChosen(0)
     drafts.set(sessionId, value)
@@ -82,9 +69,24 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
   })
 
   const take = (offer: Offer) => {
-    write(`/${offer.name} `)
+    const start = before().length - (/\S*$/.exec(before())?.[0].length ?? 0)
+    const front = `${text().slice(0, start)}${offer.word} `
+    write(`${front}${text().slice(place()).trimStart()}`, front.length)
     area.focus()
+    area.setSelectionRange(front.length, front.length)
   }
+  createEffect(
+    on(
+      mentioned,
+      (file) => {
+        if (file?.sessionId !== sessionId) return
+        const front = text() === '' || /\s$/.test(text()) ? text() : `${text()} `
+        write(`${front}@${file.path} `)
+        area.focus()
+      },
+      { defer: true },
+    ),
+  )
 
   const attach = async (files: Iterable<File>) => {
     for (const file of files) {
@@ -185,13 +187,13 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
         </ol>
       </Show>
       <Show when={offers().length > 0}>
-        <div class="offers" role="listbox" id="offers" aria-label="Commands">
+        <div class="offers" role="listbox" id="offers" aria-label="Commands, agents and files">
           <For each={offers()}>
             {(offer, at) => (
               // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the text field
               // biome-ignore lint/a11y/useFocusableInteractive: the focus stays in the text field
               <div role="option" id={`offer-${at()}`} aria-selected={at() === chosen()} onClick={() => take(offer)}>
-                <strong>/{offer.name}</strong> <span class="faint">{offer.hint}</span> {offer.description}
+                <strong>{offer.word}</strong> <span class="faint">{offer.hint}</span>
               </div>
             )}
           </For>
@@ -213,7 +215,8 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
         aria-activedescendant={offers().length > 0 ? `offer-${chosen()}` : undefined}
         placeholder={runs() ? 'Say more: it waits, or is put into the turn' : 'What is to be done?'}
         value={text()}
-        onInput={(event) => write(event.currentTarget.value)}
+        onInput={(event) => write(event.currentTarget.value, event.currentTarget.selectionStart)}
+        onSelect={(event) => setPlace(event.currentTarget.selectionStart)}
         onKeyDown={press}
         onPaste={(event) => {
           const files = event.clipboardData?.files
