@@ -220,6 +220,41 @@ test('words are found further back, a prompt is written elsewhere, and an agent 
   }
 })
 
+test("a sub-agent's own session is looked at, and one goes back to who started it", { skip }, async () => {
+  const reply = ({ messages }) => {
+    const last = messages.findLastIndex(({ role }) => role === 'user')
+    const said = JSON.stringify(messages[last].content)
+    const results = messages.slice(last + 1).filter(({ role }) => role === 'tool').length
+    if (said.includes('divide') && results === 0)
+      return { calls: [{ id: 'c1', name: 'spawn_agent', arguments: { task: 'task one', name: 'helper' } }] }
+    return { text: said.includes('task one') ? 'the helper has an answer' : 'all is done' }
+  }
+  const it = await begun('subagents', Array(10).fill(reply))
+  try {
+    await it.until('what is to be done?')
+    await it.type('/subagents')
+    await it.keys('Enter')
+    await it.until('nothing fits')
+    await it.keys('Escape')
+    await it.type('divide it')
+    await it.keys('Enter')
+    await it.until('all is done')
+    await it.type('/subagents')
+    await it.keys('Enter')
+    await it.until(/helper.*has ended/)
+    await it.keys('Enter')
+    await it.until('the helper has an answer')
+    assert.doesNotMatch(await it.text(), /divide it/)
+    await it.type('/subagents')
+    await it.keys('Enter')
+    await it.until('↑ the session above')
+    await it.keys('Enter')
+    await it.until('divide it')
+  } finally {
+    await it.close()
+  }
+})
+
 test('commands, files, models and sessions are chosen by a few letters', { skip }, async () => {
   const files = { 'src/deep/wanted.rs': 'x', 'src/other.rs': 'y', 'ignored/no.rs': 'z', '.gitignore': 'ignored/\n' }
   const it = await begun('choices', [{ text: 'seen' }, { text: 'fresh one' }], { files })

@@ -138,7 +138,16 @@ impl Reach {
                 let words = format!("{url} wants a token: SIMSE_TOKEN, or a file that --token-file names");
                 Err((Exit::CannotStart, words))
             }
-            Err(error) => Err((Exit::CannotStart, format!("--attach: {error}"))),
+            Err(error) => {
+                let words = format!("--attach: {error}");
+                // Whose certificates count, rustls says in its own words; how one more comes to count, nobody.
+                let hint = if words.contains("peer certificate") {
+                    ". SSL_CERT_FILE names a file with the certificate of who signed the server's"
+                } else {
+                    ""
+                };
+                Err((Exit::CannotStart, words + hint))
+            }
         }
     }
 

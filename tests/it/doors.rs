@@ -49,6 +49,37 @@ fn get(path: &str, host: &str, headers: &str) -> String {
 }
 
 #[tokio::test]
+async fn the_program_attaches_over_tls_to_whom_it_trusts() {
+    let home = tempfile::tempdir().unwrap();
+    for (from, to) in [("one.pem", "c.pem"), ("one.key", "k.pem")] {
+        std::fs::copy(fixture(from), home.path().join(to)).unwrap();
+    }
+    let serving = Serving::start(&home, &["--tls-cert", "c.pem", "--tls-key", "k.pem"]).await;
+    let (port, token) = (serving.address.port(), serving.token().unwrap());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let attach = async |authority: Option<&str>| {
+        let mut program = simse(elsewhere.path());
+        // A session works under a root of the server.
+        program.current_dir(home.path());
+        program
+            .args(["run", "--attach", &format!("https://localhost:{port}"), "what is here?"])
+            .env("SIMSE_TOKEN", &token);
+        if let Some(authority) = authority {
+            program.env("SSL_CERT_FILE", fixture(authority));
+        }
+        ended(program.spawn().unwrap()).await
+    };
+    let (code, out, err) = attach(Some("ca-one.pem")).await;
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(!out.trim().is_empty(), "{err}");
+    for authority in [None, Some("ca-two.pem")] {
+        let (code, _, err) = attach(authority).await;
+        assert_eq!(code, Some(3), "{err}");
+        assert!(err.contains("invalid peer certificate") && err.contains("SSL_CERT_FILE"), "{err}");
+    }
+}
+
+#[tokio::test]
 async fn with_a_certificate_all_is_as_without_and_secret() {
     let home = tempfile::tempdir().unwrap();
     for (from, to) in [("one.pem", "c.pem"), ("one.key", "k.pem")] {
