@@ -2495,8 +2495,8 @@ export type FileKind =
 /** `GET /sessions/:id/files`. */
 export interface FilesView {
   /**
-   * A directory's entries, directories first, then by name; or the files that are meant, the best first. Names that are
-   * no text are left out, and so is `.git`.
+   * A directory's entries, directories first, then by name; or the files that are meant, the best first. Names that
+   * cannot be shown as they are, and what is git's own, are left out.
    */
   readonly entries: readonly FileEntry[]
   /** Whether there are more than are told. */

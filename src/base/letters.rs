@@ -1,10 +1,15 @@
 //! How well a text fits what somebody has typed to find it.
 
+/// A text in small letters, each by itself: a sigma at the end of a word is one in its middle.
+pub fn small(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect()
+}
+
 /// All letters of `typed`, in that order, whatever their case. Less is better; None: not at all. For paths: what is found in the last
 /// name counts most, for that is what people type.
 pub fn fit(text: &str, typed: &str) -> Option<usize> {
-    let lower = text.to_lowercase();
-    let wanted = typed.to_lowercase();
+    let lower = small(text);
+    let wanted = small(typed);
     if let Some(at) = lower.rfind(&wanted) {
         let name = lower.rfind('/').map_or(0, |slash| slash + 1);
         return Some(match lower[name..].find(&wanted) {
@@ -42,5 +47,6 @@ mod tests {
         assert_eq!(fit("routes.rs", "sr"), Some(1_001));
         assert_eq!(fit("routes.rs", "x"), None);
         assert_eq!(fit("größe.md", "RÖ"), Some(1));
+        assert_eq!(fit("ΟΔΟΣΑ.txt", "ΟΔΟΣ"), Some(0));
     }
 }

@@ -1,29 +1,34 @@
 //! The files of a session's directory for a person: what is in a directory, and which files some letters mean.
 //!
-//! Looked at with the same handles as the tools, so that no link leads out of the roots, and the server's own data stays unseen.
+//! Looked at with the same handles as the tools, so that no link leads out of the roots, and the server's own data stays unseen; so
+//! does what is git's own. Names that cannot be shown as they are (control characters, no text) are left out.
 //! What ignore files leave out is marked in a listing, and not among what is meant.
 
 use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::fs_common::SKIPPED_DIRECTORIES;
 use super::fs_list::ignored;
 use super::search::{Entries, Kind, Place, Rules, Stop, Verdict, Visit, Walk, as_path, prefix, searching};
 use crate::base::letters::fit;
-use crate::base::limit;
 use crate::base::workspace::{PathError, Workspace};
+use crate::base::{limit, show};
 use crate::protocol::{ApiError, FileEntry, FileKind, FilesView};
 use crate::tool::ToolError;
 
 /// Names that a worker takes at a time.
 const SHARE_FILES: usize = 4_096;
+
+/// Looks at once: each takes all processors, and nobody's turns are to wait for many.
+static LOOKS: Semaphore = Semaphore::const_new(2);
 
 /// What a person wants to see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,11 +41,14 @@ pub struct FilesWanted {
     pub limit: usize,
 }
 
-/// Looks. What takes longer than [`limit::FILES_TIME_MS`] is answered with what was found until then.
+/// Looks, when others have looked. What takes longer than [`limit::FILES_TIME_MS`] is answered with what was found until then.
 ///
 /// # Errors
-/// `NOT_FOUND` for a directory that is not there, `INVALID_ARGUMENT` for one that is none or lies where no tool may look.
+/// `NOT_FOUND` for a directory that is not there, `INVALID_ARGUMENT` for one that is none or lies where no tool may look, `CONFLICT`
+/// when the session's own one is gone.
 pub async fn project_files(workspace: Arc<Workspace>, wanted: FilesWanted) -> Result<FilesView, ApiError> {
+    let _turn = LOOKS.acquire().await.map_err(|closed| ApiError::internal(closed.to_string()))?;
+    workspace.is_there().map_err(|gone| ApiError::conflict(gone.to_string()))?;
     let base = place(&workspace, &wanted.path)?;
     let (never, time) = (CancellationToken::new(), Duration::from_millis(limit::FILES_TIME_MS));
     let path = wanted.path.clone();
@@ -65,7 +73,16 @@ fn place(workspace: &Workspace, path: &str) -> Result<PathBuf, ApiError> {
     if !workspace.look_at(path).map_err(refused)?.is_dir() {
         return Err(ApiError::unfit("path", "a directory", path.to_owned()));
     }
-    workspace.resolve(path).map_err(refused)
+    let base = workspace.resolve(path).map_err(refused)?;
+    if is_gits(workspace, &base) {
+        return Err(ApiError::unfit("path", "a directory of the project, not of git itself", path.to_owned()));
+    }
+    Ok(base)
+}
+
+/// Whether it lies in what git keeps for itself.
+fn is_gits(workspace: &Workspace, real: &Path) -> bool {
+    real.strip_prefix(workspace.working_directory()).unwrap_or(real).iter().any(|name| name == ".git")
 }
 
 /// What is in a directory.
@@ -84,7 +101,7 @@ fn list(workspace: &Workspace, base: PathBuf, most: usize) -> io::Result<FilesVi
     for (name, entry) in found.iter() {
         let path = base.join(as_path(name));
         let shut = name == b".git" || closed.iter().any(|path| path.as_os_str().as_bytes() == name);
-        let Some(shown) = workspace.named(&path).to_str().filter(|_| !shut) else { continue };
+        let Some(shown) = workspace.named(&path).to_str().filter(|_| !shut && show::is_plain(name)) else { continue };
         let ignored = out || rules.as_ref().is_some_and(|rules| ignored(rules, &base, name, entry.kind));
         entries.push(FileEntry { path: shown.to_owned(), kind: kind(workspace, entry.kind, shown), ignored });
     }
@@ -101,6 +118,7 @@ fn kind(workspace: &Workspace, kind: Kind, path: &str) -> FileKind {
         Kind::Directory => FileKind::Directory,
         Kind::File => FileKind::File,
         Kind::Other => FileKind::Other,
+        Kind::Link if workspace.resolve(path).is_ok_and(|real| is_gits(workspace, &real)) => FileKind::Link,
         Kind::Link => match workspace.look_at(path) {
             Ok(found) if found.is_dir() => FileKind::Directory,
             Ok(found) if found.is_file() => FileKind::File,
@@ -129,7 +147,8 @@ fn find(
         reads: false,
         shelves: None,
     };
-    let query = query.to_owned();
+    // As paths are told: relative, and without a point in front.
+    let query = query.trim_start_matches("./").trim_start_matches('/').to_owned();
     let (shared, below) = (Arc::clone(workspace), base.clone());
     let finder = move || Finder {
         workspace: Arc::clone(&shared),
@@ -192,7 +211,7 @@ struct Finder {
 
 impl Finder {
     fn misfit(&self, path: &[u8]) -> Option<(usize, String)> {
-        let path = std::str::from_utf8(path).ok()?;
+        let path = std::str::from_utf8(path).ok().filter(|path| show::is_plain(path.as_bytes()))?;
         Some((fit(path, &self.query)?, path.to_owned()))
     }
 }
@@ -211,11 +230,10 @@ impl Visit for Finder {
         let is_file = match place.kind {
             Kind::File => true,
             // One that leads out of the roots is nobody's to open.
-            Kind::Link => self
-                .base
-                .join(&path)
-                .to_str()
-                .is_some_and(|path| self.workspace.look_at(path).is_ok_and(|found| found.is_file())),
+            Kind::Link => {
+                let path = self.base.join(&path);
+                path.to_str().is_some_and(|path| kind(&self.workspace, Kind::Link, path) == FileKind::File)
+            }
             Kind::Directory | Kind::Other => false,
         };
         if is_file {
@@ -271,9 +289,11 @@ mod tests {
         symlink("src", home.path().join("to_src")).unwrap();
         symlink("b.rs", home.path().join("to_b")).unwrap();
         symlink("/etc", home.path().join("away")).unwrap();
+        symlink(".git", home.path().join("to_git")).unwrap();
+        std::fs::write(home.path().join("two\nlines"), "").unwrap();
         std::fs::write(home.path().join(std::ffi::OsStr::from_bytes(b"no\xfftext")), "").unwrap();
         let list = |path: &str| told(&look(&workspace, path, None, 100).unwrap());
-        let top = "d empty, !d out, d src, d to_src, f .gitignore, !f a.log, l away, f b.rs, f to_b";
+        let top = "d empty, !d out, d src, d to_src, f .gitignore, !f a.log, l away, f b.rs, f to_b, l to_git";
         assert_eq!(list("."), top);
         assert_eq!(list("src"), "d src/deep, f src/x.rs");
         // Through a link it is told by where it lies.
@@ -296,11 +316,14 @@ mod tests {
             ("node_modules/m/routes.js", ""),
         ]);
         symlink("/etc/passwd", home.path().join("passwd")).unwrap();
+        put(home.path(), ".git/routes", "");
+        symlink(".git/routes", home.path().join("routes.link")).unwrap();
         let find = |path: &str, query: &str| told(&look(&workspace, path, Some(query), 100).unwrap());
         #[rustfmt::skip]
         let table = [
             (".", "routes", "f docs/routes.md, f src/server/routes.rs, f src/router.rs"),
             (".", "ROUTES.rs", "f src/server/routes.rs"),
+            (".", "./src/server", "f src/server/routes.rs"), ("src", "/router.rs", "f src/router.rs"),
             (".", "srv/rou", "f src/server/routes.rs"),
             ("src", "rout", "f src/router.rs, f src/server/routes.rs"),
             (".", ".env", "f .env"),
@@ -320,7 +343,9 @@ mod tests {
         let (home, workspace) = workspace(&[("b.txt", "")]);
         let refused = |path: &str| look(&workspace, path, None, 10).unwrap_err().0;
         assert_eq!(refused("missing").code, ErrorCode::NotFound);
-        for path in ["b.txt", "..", "/etc", "a\0b"] {
+        put(home.path(), ".git/config", "");
+        symlink(".git", home.path().join("link")).unwrap();
+        for path in ["b.txt", "..", "/etc", "a\0b", ".git", "link", "./.git/"] {
             let refused = refused(path);
             assert_eq!(refused.code, ErrorCode::InvalidArgument, "{path}");
             assert!(refused.message.contains("path"), "{}", refused.message);
@@ -328,8 +353,11 @@ mod tests {
         put(home.path(), "data/secret", "");
         let data = home.path().canonicalize().unwrap().join("data");
         let apart = Arc::new(Workspace::new(home.path(), &[]).unwrap().without(&[data]));
-        assert_eq!(told(&look(&apart, ".", None, 10).unwrap()), "f b.txt");
+        assert_eq!(told(&look(&apart, ".", None, 10).unwrap()), "f b.txt, l link");
         assert_eq!(told(&look(&apart, ".", Some("secret"), 10).unwrap()), "");
         assert_eq!(look(&apart, "data", None, 10).unwrap_err().0.code, ErrorCode::InvalidArgument);
+        std::fs::rename(home.path(), home.path().with_extension("gone")).unwrap();
+        assert_eq!(look(&workspace, ".", None, 10).unwrap_err().0.code, ErrorCode::Conflict);
+        std::fs::rename(home.path().with_extension("gone"), home.path()).unwrap();
     }
 }

@@ -34,8 +34,8 @@ pub struct FileEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FilesView {
-    /// A directory's entries, directories first, then by name; or the files that are meant, the best first. Names that are no text are
-    /// left out, and so is `.git`.
+    /// A directory's entries, directories first, then by name; or the files that are meant, the best first. Names that cannot be shown
+    /// as they are, and what is git's own, are left out.
     pub entries: Vec<FileEntry>,
     /// Whether there are more than are told.
     pub truncated: bool,

@@ -137,6 +137,7 @@ impl App {
     pub(super) fn go_to(&mut self, session: SessionView) {
         self.look += 1;
         self.session = session;
+        self.search_no_more();
         self.view.begin();
         self.timeline = Timeline::default();
         self.questions.clear();
@@ -160,16 +161,6 @@ impl App {
                 Offer { word: text(one, "name"), hint: hint.trim().to_owned() }
             };
             Some(Message::Commands(answer["commands"].as_array()?.iter().map(offer).collect()))
-        });
-    }
-
-    /// Which agents a prompt can begin with, as `@name`.
-    fn ask_agents(&self) {
-        self.work.call(("GET", self.agents_path()), None, |answer| {
-            let answer = answer.ok()?;
-            // Those of files: to them a single prompt can go, and to a sub-agent only other agents delegate.
-            let named = answer["agents"].as_array()?.iter().filter(|one| one["kind"] == "main");
-            Some(Message::Agents(named.filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect()))
         });
     }
 
@@ -362,7 +353,10 @@ impl App {
                 self.view.moved(more);
                 self.search_on();
             }
-            Err(why) => self.tell(false, why),
+            Err(why) => {
+                self.search_no_more();
+                self.tell(false, why);
+            }
         }
     }
 

@@ -226,10 +226,19 @@ impl App {
         });
     }
 
-    /// Asks for the agents that work here.
-    pub(super) fn agents_path(&self) -> String {
+    fn agents_path(&self) -> String {
         let place = self.directory().display().to_string();
         format!("/agents?workingDirectory={}", percent_encoded(&place))
+    }
+
+    /// Which agents a prompt can begin with, as `@name`.
+    pub(super) fn ask_agents(&self) {
+        self.work.call(("GET", self.agents_path()), None, |answer| {
+            let answer = answer.ok()?;
+            // Those of files: to them a single prompt can go, and to a sub-agent only other agents delegate.
+            let named = answer["agents"].as_array()?.iter().filter(|one| one["kind"] == "main");
+            Some(Message::Agents(named.filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect()))
+        });
     }
 
     /// What was chosen in a list.

@@ -85,7 +85,17 @@ impl Editor {
 
     /// The whole text, pastes and all.
     pub(super) fn whole(&self) -> String {
-        self.pastes.iter().fold(self.text.clone(), |whole, (name, text)| whole.replacen(name, text, 1))
+        // Names that stand in a paste are its own words.
+        let mut named: Vec<(usize, &(String, String))> =
+            self.pastes.iter().filter_map(|paste| Some((self.text.find(&paste.0)?, paste))).collect();
+        named.sort_unstable_by_key(|(at, _)| *at);
+        let (mut whole, mut from) = (String::new(), 0);
+        for (at, (name, text)) in named {
+            whole.push_str(self.text.get(from..at).unwrap_or_default());
+            whole.push_str(text);
+            from = at + name.len();
+        }
+        whole + self.text.get(from..).unwrap_or_default()
     }
 
     /// The same; the editor is empty then, and remembers it.

@@ -4,6 +4,7 @@ use super::app::App;
 use super::dialog::{Choice, Dialog, List, Pick};
 use super::timeline::{Shown, Timeline};
 use super::work::{Message, words};
+use crate::base::letters::small;
 use crate::protocol::{Page, SessionView};
 
 /// What is looked for in the timeline.
@@ -26,9 +27,9 @@ impl Timeline {
         }
     }
 
-    /// Whether an entry has these words, which are in small letters: in what it shows, folded or not.
+    /// Whether an entry has these words, which are in small letters ([`small`]): in what it shows, folded or not.
     fn has(&self, at: usize, words: &str) -> bool {
-        let has = |text: &str| text.to_lowercase().contains(words);
+        let has = |text: &str| small(text).contains(words);
         self.entries.get(at).is_some_and(|entry| match &entry.shown {
             Shown::Assistant { text, reasoning } => has(text) || has(reasoning),
             Shown::User { text, .. } | Shown::Summary(text) | Shown::Note { text, .. } => has(text),
@@ -60,7 +61,7 @@ impl App {
         if words.is_empty() {
             return self.tell(false, "/find: expected the words to look for");
         }
-        self.search = Search { words: words.to_lowercase(), waits: false };
+        self.search = Search { words: words.to_owned(), waits: false };
         self.view.chosen = None;
         self.find_next(true);
     }
@@ -70,7 +71,7 @@ impl App {
         if self.search.words.is_empty() {
             return self.tell(false, "/find looks for words");
         }
-        match self.timeline.find(&self.search.words, self.view.chosen, back) {
+        match self.timeline.find(&small(&self.search.words), self.view.chosen, back) {
             Some(at) => {
                 self.view.go_to(&mut self.timeline, at);
                 self.tell(true, "n further back, N forward, Esc leaves");
@@ -85,6 +86,11 @@ impl App {
                 self.tell(false, format!("`{}` is not {where_to}", self.search.words));
             }
         }
+    }
+
+    /// Looks no further back.
+    pub(super) fn search_no_more(&mut self) {
+        self.search.waits = false;
     }
 
     /// Goes on where a search waits for what has come now.

@@ -222,7 +222,10 @@ impl App {
         let Some(entry) = self.view.chosen.and_then(|at| self.timeline.entries.get(at)) else { return false };
         let (seq, turn) = (entry.seq, entry.turn.clone());
         match key.code {
-            KeyCode::Esc => self.view.chosen = None,
+            KeyCode::Esc => {
+                self.search_no_more();
+                self.view.chosen = None;
+            }
             KeyCode::Enter => self.view.toggle(seq),
             KeyCode::Char('y') => {
                 self.copied = self.view.chosen.map(|at| self.timeline.text(at));
@@ -261,7 +264,10 @@ impl App {
                 }
                 return;
             }
-            KeyCode::Esc => return self.view.follow(),
+            KeyCode::Esc => {
+                self.search_no_more();
+                return self.view.follow();
+            }
             KeyCode::Enter if key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT) => {
                 self.editor.insert("\n");
             }

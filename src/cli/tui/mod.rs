@@ -177,8 +177,10 @@ fn outside(app: &mut App, (screen, signals): (&mut Screen, &mut mpsc::Receiver<i
             Ok(text) => app.written(&text),
             Err(why) => app.tell(false, why),
         }
-        // Ctrl-C there is for the program that was there.
-        while signals.try_recv().is_ok() {}
+        // Ctrl-C there was for the program that was there.
+        while let Ok(signal) = signals.try_recv() {
+            app.left |= signal != rustix::process::Signal::INT.as_raw();
+        }
     }
     if std::mem::take(&mut app.redraws) {
         screen.terminal.clear()?;

@@ -116,7 +116,11 @@ fn written(text: &str, program: &str) -> Result<String, String> {
         return Err(format!("{program} failed ({ended}): what is written stays"));
     }
     // An editor may have put another file in its place.
-    if std::fs::metadata(file.path()).map_err(failed)?.len() > WRITTEN_MAX {
+    let found = std::fs::metadata(file.path()).map_err(failed)?;
+    if !found.is_file() {
+        return Err(format!("{program} has put something else in the place of the file"));
+    }
+    if found.len() > WRITTEN_MAX {
         return Err(format!("{program}: a text of at most {WRITTEN_MAX} bytes is taken"));
     }
     let text = std::fs::read_to_string(file.path()).map_err(failed)?;
@@ -173,5 +177,7 @@ mod tests {
         let failed = written("one", "exit 7; true").unwrap_err();
         assert!(failed.contains("exit status: 7") && failed.contains("stays"), "{failed}");
         assert!(written("one", "sh -c 'head -c 5000000 /dev/zero > \"$0\"'").unwrap_err().contains("at most"));
+        let pipe = written("one", "sh -c 'rm \"$0\"; mkfifo \"$0\"'").unwrap_err();
+        assert!(pipe.contains("something else"), "{pipe}");
     }
 }

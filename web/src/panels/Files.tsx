@@ -1,7 +1,7 @@
 /** The files of the directory that the session works in, as a tree and by some letters; what the session changed is marked. */
 
 import type { FileChange, FileEntry } from 'simse/client'
-import { createResource, createSignal, For, type JSX, Show } from 'solid-js'
+import { createMemo, createResource, createSignal, For, type JSX, type Resource, Show } from 'solid-js'
 import { client } from '../connection.ts'
 import { mentioned } from '../session/mention.ts'
 import type { SessionModel } from '../session/model.ts'
@@ -18,6 +18,11 @@ interface Shown {
   readonly changes: Changes
 }
 
+/** What was answered last; nothing where that was a failure, which must not be read. */
+const answerOf = <T,>(resource: Resource<T>): T | undefined =>
+  resource.error === undefined ? resource.latest : undefined
+/** By what an entry is known again: lines stay, and what is open in them, when all of it is asked for anew. */
+const keyOf = (entry: FileEntry) => `${entry.kind === 'directory' ? 'd' : 'f'}${entry.path}`
 const nameOf = (path: string) => path.split('/').at(-1) ?? path
 
 function File(props: Shown & { entry: FileEntry; name: string }): JSX.Element {
@@ -44,6 +49,8 @@ function Folder(props: Shown & { path: string }): JSX.Element {
     () => [props.path, props.model.side.changed()] as const,
     ([path]) => client.sessions.files(props.model.sessionId, { path, limit: SHOWN }),
   )
+  const answer = () => answerOf(view)
+  const entries = createMemo(() => new Map((answer()?.entries ?? []).map((entry) => [keyOf(entry), entry])))
   return (
     <Show
       when={view.latest}
@@ -51,15 +58,15 @@ function Folder(props: Shown & { path: string }): JSX.Element {
     >
       {(view) => (
         <ul class="tree">
-          <For each={view().entries}>
-            {(entry) => (
-              <Show
-                when={entry.kind === 'directory'}
-                fallback={<File entry={entry} name={nameOf(entry.path)} model={props.model} changes={props.changes} />}
-              >
-                <Directory entry={entry} model={props.model} changes={props.changes} />
-              </Show>
-            )}
+          <For each={view().entries.map(keyOf)}>
+            {(key) => {
+              const entry = () => entries().get(key) ?? { path: key.slice(1), kind: 'file' as const }
+              return key.startsWith('d') ? (
+                <Directory entry={entry()} model={props.model} changes={props.changes} />
+              ) : (
+                <File entry={entry()} name={nameOf(entry().path)} model={props.model} changes={props.changes} />
+              )
+            }}
           </For>
           <Show when={view().truncated}>
             <li class="faint">and more</li>
@@ -114,10 +121,13 @@ export function Files(props: { model: SessionModel }): JSX.Element {
       />
       <Show when={letters().trim() !== ''} fallback={<Folder path="." model={props.model} changes={changes()} />}>
         <ul class="tree">
-          <For each={found.latest?.entries ?? []} fallback={<li class="faint">None.</li>}>
+          <For
+            each={answerOf(found)?.entries ?? []}
+            fallback={<li class="faint">{found.error === undefined ? 'None.' : 'They cannot be looked for.'}</li>}
+          >
             {(entry) => <File entry={entry} name={entry.path} model={props.model} changes={changes()} />}
           </For>
-          <Show when={found.latest?.truncated}>
+          <Show when={answerOf(found)?.truncated}>
             <li class="faint">and more</li>
           </Show>
         </ul>

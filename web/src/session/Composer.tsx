@@ -59,6 +59,8 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
     drafts.set(sessionId, value)
     queueMicrotask(grow)
   }
+  /** Where one writes is moved by keys and the mouse as well. */
+  const look = () => setPlace(area.selectionStart)
   const grow = () => {
     area.style.height = 'auto'
     area.style.height = `${Math.min(area.scrollHeight, innerHeight * 0.4)}px`
@@ -71,7 +73,7 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
   const take = (offer: Offer) => {
     const start = before().length - (/\S*$/.exec(before())?.[0].length ?? 0)
     const front = `${text().slice(0, start)}${offer.word} `
-    write(`${front}${text().slice(place()).trimStart()}`, front.length)
+    write(`${front}${text().slice(place()).replace(/^ /, '')}`, front.length)
     area.focus()
     area.setSelectionRange(front.length, front.length)
   }
@@ -80,9 +82,10 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
       mentioned,
       (file) => {
         if (file?.sessionId !== sessionId) return
-        const front = text() === '' || /\s$/.test(text()) ? text() : `${text()} `
-        write(`${front}@${file.path} `)
+        const front = `${before()}${before() === '' || /\s$/.test(before()) ? '' : ' '}@${file.path} `
+        write(`${front}${text().slice(place()).replace(/^ /, '')}`, front.length)
         area.focus()
+        area.setSelectionRange(front.length, front.length)
       },
       { defer: true },
     ),
@@ -106,23 +109,29 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
     const words = text().trim()
     if ((words === '' && pictures().length === 0) || sending()) return
     setSending(true)
+    const sentPictures = pictures()
+    // Who writes on while it is on its way writes the next one.
+    setPictures([])
+    write('')
     const parts: PartInput[] = [
       ...(words === '' ? [] : [{ type: 'text' as const, text: words }]),
-      ...pictures().map((picture) => ({ type: 'image' as const, ...picture })),
+      ...sentPictures.map((picture) => ({ type: 'image' as const, ...picture })),
     ]
     const sent = await attempt(() =>
       client.sessions.prompt(sessionId, {
-        prompt: pictures().length === 0 ? words : parts,
+        prompt: sentPictures.length === 0 ? words : parts,
         mode: runs() ? mode() : 'queue',
       }),
     )
     setSending(false)
-    if (!sent) return
-    setPictures([])
-    write('')
+    if (sent) return
+    setPictures([...sentPictures, ...pictures()])
+    write(text() === '' ? words : `${words}\n${text()}`)
   }
 
   const press = (event: KeyboardEvent) => {
+    // The keys of an input method are its own.
+    if (event.isComposing) return
     const list = offers()
     if (list.length > 0) {
       const move = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0
@@ -143,7 +152,7 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
         return
       }
     }
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    if (event.key === 'Enter' && !event.shiftKey) {
       event.preventDefault()
       void send()
     }
@@ -216,7 +225,9 @@ export function Composer(props: { model: SessionModel }): JSX.Element {
         placeholder={runs() ? 'Say more: it waits, or is put into the turn' : 'What is to be done?'}
         value={text()}
         onInput={(event) => write(event.currentTarget.value, event.currentTarget.selectionStart)}
-        onSelect={(event) => setPlace(event.currentTarget.selectionStart)}
+        onSelect={look}
+        onKeyUp={look}
+        onClick={look}
         onKeyDown={press}
         onPaste={(event) => {
           const files = event.clipboardData?.files
