@@ -200,7 +200,7 @@ test('words are found further back, a prompt is written elsewhere, and an agent 
     await it.keys('Enter')
     await it.until('n further back')
     await it.keys('n')
-    await it.until('`needle` is not further back')
+    await it.until('`NEEDLE` is not further back')
     await it.keys('Escape')
     await it.type('a draft')
     await it.keys('C-g')
@@ -243,13 +243,14 @@ test("a sub-agent's own session is looked at, and one goes back to who started i
     await it.keys('Enter')
     await it.until(/helper.*has ended/)
     await it.keys('Enter')
-    await it.until('the helper has an answer')
+    // Above all, its words stand in the answer of a call.
+    await it.until(/> task one[\s\S]*the helper has an answer/)
     assert.doesNotMatch(await it.text(), /divide it/)
     await it.type('/subagents')
     await it.keys('Enter')
     await it.until('↑ the session above')
     await it.keys('Enter')
-    await it.until('divide it')
+    await it.until('> divide it')
   } finally {
     await it.close()
   }
