@@ -1137,6 +1137,17 @@ export type CompactionTrigger =
   /** The provider said that it does not fit. */
   | 'overflow'
 
+/** `GET /config`. */
+export interface ConfigView {
+  /** The configuration file that was read. Absent: there is none. */
+  readonly file?: string
+  /**
+   * Every setting there is, in the order of `--help`, as they are in force. Empty in a server that another program
+   * embeds: that program has its settings.
+   */
+  readonly settings: readonly SettingView[]
+}
+
 /**
  * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
  * stays as it is.
@@ -3855,6 +3866,25 @@ export interface SessionViewPage {
   readonly nextCursor: string | null
 }
 
+/** One setting of the server. */
+export interface SettingView {
+  /** As in the configuration file; `--help` and the variables spell it their way. */
+  readonly name: string
+  /** What it is for. */
+  readonly description: string
+  /** What was said. Secrets are ``. Absent: nothing was, and the default holds. */
+  readonly value?: unknown
+  /** What holds when nothing is said, in words. Absent: then there is none. */
+  readonly default?: string
+  /**
+   * Where the value comes from: `argument`, the variable's name, the path of the file, or `program`: the command that
+   * was started has it by itself.
+   */
+  readonly origin?: string
+  /** Whether a change in the file counts without a restart. */
+  readonly atOnce: boolean
+}
+
 /** Answer of `GET /skills`. */
 export interface SkillList {
   /** The skills. */
@@ -5293,6 +5323,8 @@ export interface SimseClient {
    * "no_token_count"`).
    */
   countTokens(body: CountTokens, options?: CallOptions): Promise<TokenCount>
+  /** What the server was set to, and where each value comes from. Secrets are hidden. */
+  config(options?: CallOptions): Promise<ConfigView>
   /** How the server is. Needs no token, unless it is asked for more. */
   health(options?: CallOptions & {
     /** What is bounded, too, and how full it is; needs a token. */

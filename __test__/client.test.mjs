@@ -137,6 +137,8 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
   assert.deepEqual(await client.slashCommands({ sessionId: 's' }), { commands: [], faults: [] })
   assert.equal((await refusedWith(assert, 'CONFLICT', client.countTokens({ prompt: 'hello' }))).status, 409)
   assert.match((await client.proof('0123456789abcdef'.repeat(4))).proof, /^[0-9a-f]{64}$/)
+  const config = await client.config()
+  assert.ok(config.settings.some(({ name, value }) => name === 'model' && value === 'openai/scripted'))
   const health = await client.health({ verbose: true })
   assert.deepEqual([health.status, Array.isArray(health.limits)], ['ok', true])
   const seen = await gathered(client.events(), ({ type }) => type === 'abort')

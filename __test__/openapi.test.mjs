@@ -197,6 +197,7 @@ test('sessions of all kinds: every answer, event and error is what the document 
     '/skills',
     '/commands',
     '/models',
+    '/config',
     '/health',
     '/health?verbose=true',
     '/openapi.json',

@@ -1688,6 +1688,20 @@ const operations = {
       { model: 'string', tokens: 'number' },
     ],
   },
+  config: {
+    kind: 'call',
+    method: 'GET',
+    path: '/config',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { settings: 'array' },
+    ],
+  },
   health: {
     kind: 'call',
     method: 'GET',

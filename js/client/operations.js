@@ -757,6 +757,20 @@ export const operations = {
       { model: 'string', tokens: 'number' },
     ],
   },
+  config: {
+    kind: 'call',
+    method: 'GET',
+    path: '/config',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { settings: 'array' },
+    ],
+  },
   health: {
     kind: 'call',
     method: 'GET',

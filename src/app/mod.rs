@@ -56,8 +56,8 @@ pub use crate::host::{DiffWanted, FilesWanted};
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Page, SessionId, SessionView, TokenRole, TurnId,
-    TurnRecord, TurnStatus,
+    Access, ApiError, ClientId, ConfigView, CreateSession, Deleted, ErrorCode, Page, SessionId, SessionView, TokenRole,
+    TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::{AcpAgent, Errands, Tape};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
@@ -150,6 +150,8 @@ pub struct App {
     own_models: Vec<Arc<dyn Model>>,
     /// What is known of the configuration since the start.
     configuration: Mutex<Option<Configuration>>,
+    /// What is in force, as it is told.
+    config: Mutex<Arc<ConfigView>>,
     /// Canonical; working directories lie under one of them.
     roots: Vec<PathBuf>,
     store: Arc<dyn Store>,
@@ -243,6 +245,7 @@ impl App {
             settings: RwLock::new(Arc::new(settings)),
             own_models: extras.models,
             configuration: Mutex::default(),
+            config: Mutex::default(),
             roots,
             session_count,
             session_tokens: SessionTokens::open(data_directory.clone(), &store).await,

@@ -3,9 +3,9 @@
 use serde_json::json;
 use std::sync::Arc;
 
-use super::{App, OpenError, agents, providers};
+use super::{App, Caller, OpenError, agents, providers};
 use crate::config::Settings;
-use crate::protocol::Health;
+use crate::protocol::{ApiError, ConfigView, Health};
 
 /// What is known of the configuration since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,6 +53,20 @@ impl App {
         self.commands.set_rate(settings.limits.commands_per_minute);
         *self.settings.write() = Arc::new(settings);
         Ok(())
+    }
+
+    /// Remembers what is in force, for `GET /config`. Secrets must not be in it.
+    pub fn tell_config(&self, view: ConfigView) {
+        *self.config.lock() = Arc::new(view);
+    }
+
+    /// What the server was set to.
+    ///
+    /// # Errors
+    /// `FORBIDDEN` for who reaches one session alone.
+    pub fn config(&self, caller: &Caller) -> Result<Arc<ConfigView>, ApiError> {
+        caller.at_large()?;
+        Ok(Arc::clone(&self.config.lock()))
     }
 
     /// Remembers what came of reading the configuration, for `GET /health?verbose=true`.

@@ -16,42 +16,7 @@ use crate::app::{App, Configuration};
 use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::config::tokens::Stamp;
-use crate::config::{ConfigError, Launch, Options};
-
-/// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 31] = [
-    "default_policy",
-    "permission_mode",
-    "permissions",
-    "model",
-    "openai_base_url",
-    "openai_api_key",
-    "openai_images",
-    "openai_api",
-    "providers",
-    "model_fallbacks",
-    "small_model",
-    "compaction_model",
-    "model_idle_timeout_ms",
-    "permission_timeout_ms",
-    "client_grace_ms",
-    "interrupt_grace_ms",
-    "shutdown_grace_ms",
-    "max_iterations",
-    "compact_percent",
-    "queued_prompts_max",
-    "queued_bytes_max",
-    "sessions_max",
-    "streams_per_session_max",
-    "commands_per_minute",
-    "session_budget",
-    "client_budget",
-    "budget_window_ms",
-    "hooks",
-    "agent_types",
-    "log_level",
-    "log_filter",
-];
+use crate::config::{AT_ONCE, ConfigError, Launch, Options};
 
 /// Reads the configuration again.
 pub(super) struct Reloader {
@@ -149,6 +114,8 @@ impl Reloader {
         self.launch.shutdown_grace_ms = next.shutdown_grace_ms;
         self.grace.send_replace(Duration::from_millis(next.shutdown_grace_ms));
         self.launch.config_file = next.config_file;
+        self.launch.origins = next.origins;
+        self.app.tell_config(self.launch.shown());
         if !at_once.is_empty() || later.is_empty() {
             tracing::info!(changed = at_once.join(" "), "the configuration was read again");
         }
@@ -190,15 +157,4 @@ fn resolve(flags: Options, file: Option<PathBuf>) -> Result<Launch, String> {
         ConfigError::File { problem, .. } => problem,
         error => error.to_string(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_counts_at_once_are_settings() {
-        let strange: Vec<_> = AT_ONCE.iter().filter(|name| !Options::NAMES.contains(name)).collect();
-        assert!(strange.is_empty(), "{strange:?}");
-    }
 }

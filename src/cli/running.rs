@@ -226,7 +226,9 @@ pub(super) async fn open(launch: &Launch) -> Result<Arc<App>, StartError> {
     let directory = launch.data_directory.clone();
     blocking(move || data_directory::prepare(&directory)).await?;
     let settings = Settings { tool_bridge: own_bridge(), ..launch.settings.clone() };
-    App::open(settings, Extras::default()).await.map_err(|error| explain(error, launch))
+    let app = App::open(settings, Extras::default()).await.map_err(|error| explain(error, launch))?;
+    app.tell_config(launch.shown());
+    Ok(app)
 }
 
 /// This program, as what joins agents' tool clients to it. None: the system does not say where it lies.

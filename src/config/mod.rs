@@ -25,6 +25,7 @@ mod rehearsal;
 mod resolve;
 mod schema;
 pub mod session_tokens;
+mod shown;
 mod supervision;
 mod telemetry;
 pub mod tokens;
@@ -70,6 +71,7 @@ pub use records::{change_records_directory, state_directory, temporary_state_dir
 pub use rehearsal::Rehearsal;
 pub use resolve::{ConfigError, Launch, Listen};
 pub use schema::schema;
+pub use shown::AT_ONCE;
 pub use supervision::Supervision;
 
 /// Everything that the application can be told.

@@ -52,6 +52,9 @@ macro_rules! options {
             /// The names, as in the file.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
 
+            /// What each is for, in the same order, as `--help` has it.
+            pub(super) const WORDS: &'static [&'static str] = &[$($words,)*];
+
             /// What is said here, by name, in the order of `--help`. Secrets are left out of it.
             pub fn shown(&self) -> Vec<(&'static str, Value)> {
                 let all = [$((stringify!($name), self.$name.as_ref().map(Setting::show)),)*];

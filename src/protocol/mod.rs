@@ -11,6 +11,7 @@ mod changes;
 mod client;
 mod command;
 mod compaction;
+mod config_view;
 mod display;
 mod encode;
 mod error;
@@ -52,6 +53,7 @@ pub use command::{
     TurnSettings,
 };
 pub use compaction::{AttachedFile, Compaction, CompactionTrigger, TouchedFiles, TurnTask};
+pub use config_view::{ConfigView, SettingView};
 pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;

@@ -470,7 +470,7 @@ mod tests {
             ("POST", "/sessions/s/mcp/trust", false), ("POST", "/sessions/s/mcp/ask", false), ("GET", "/sessions/s/nowhere", false), ("GET", "/sessions/s/", false),
             ("GET", "/sessions/s/turns/t/x", false), ("GET", "/sessions/%73", false), ("GET", "//sessions/s", false),
             ("GET", "/events", false), ("GET", "/ws", false), ("POST", "/acp", false), ("GET", "/acp", false), ("GET", "/models", false),
-            ("GET", "/permissions/grants", false), ("POST", "/permissions/explain", false), ("GET", "/metrics", false), ("GET", "/health", false),
+            ("GET", "/permissions/grants", false), ("POST", "/permissions/explain", false), ("GET", "/metrics", false), ("GET", "/health", false), ("GET", "/config", false),
             ("PUT", "/mcp", false), ("POST", "/mcp/", false), ("POST", "/sessions/s/prompt/", false),
         ];
         for (method, path, want) in table {

@@ -251,6 +251,11 @@ async fn models(call: Call) -> Answer {
     ok(&ModelList { models: call.shared.app.models().await })
 }
 
+async fn config(call: Call) -> Answer {
+    call.no_query()?;
+    ok(&*call.shared.app.config(&call.caller)?)
+}
+
 async fn document(call: Call) -> Answer {
     call.no_query()?;
     Ok(written(openapi::text()))

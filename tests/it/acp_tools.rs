@@ -76,7 +76,8 @@ async fn an_agent_calls_a_tool_of_the_program_as_any_other_and_is_asked_about_on
     let question = answer(&house, (&session, &mut stream), "allow").await;
     assert_eq!((&question["toolName"], &question["args"]), (&json!("notify"), &json!({ "text": "hello" })));
     let turn = end(&house, &session, &turn).await;
-    assert_eq!(turn["result"], "notify {\"text\":\"hello\"}!", "{turn}");
+    // What an agent says comes by another way than its calls, and may come behind one that it has made since.
+    assert!(turn["result"].as_str().unwrap().ends_with("notify {\"text\":\"hello\"}!"), "{turn}");
     let seen = events(&house, &session).await;
     let texts: Vec<&Value> =
         seen.iter().filter(|(kind, _)| kind == "stream.delta").map(|(_, it)| &it["text"]).collect();

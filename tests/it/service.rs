@@ -152,6 +152,18 @@ async fn a_changed_configuration_counts_at_once_where_it_can() {
     assert_eq!(limits(&told)["sessions"], 12);
     assert!(limits(&told)["connections"] > 5);
     assert_eq!(told["status"], "ok");
+    let config = serving.request("GET", "/config").send(serving.address).await.json();
+    assert_eq!(config["file"], file.display().to_string());
+    let setting = |name: &str| {
+        let setting = config["settings"].as_array().unwrap().iter().find(|setting| setting["name"] == name).unwrap();
+        ["value", "default", "origin", "atOnce"].map(|field| setting[field].clone())
+    };
+    let path = || json!(file.display().to_string());
+    assert_eq!(setting("sessions_max")[0..1], [json!(12)]);
+    assert_eq!(setting("sessions_max")[2..], [path(), json!(true)]);
+    assert_eq!(setting("port"), [json!(0), json!("4100"), json!("argument"), json!(false)]);
+    assert_eq!(setting("connections_max")[0], Value::Null, "what is in force, not what waits for a restart");
+    assert_eq!(setting("connections_max")[2], Value::Null);
     write(&file, "sessions_max = 12\n");
     until(&serving, "ok").await;
     assert!(serving.child.try_wait().unwrap().is_none());

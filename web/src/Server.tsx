@@ -1,5 +1,5 @@
 /** The server behind the page: how it is, what it has, and the choices of this page. */
-import { createResource, For, type JSX, Show } from 'solid-js'
+import { createResource, createSignal, For, type JSX, Show } from 'solid-js'
 import { client } from './connection.ts'
 import { Dialog } from './parts/Dialog.tsx'
 import { chooseTheme, short, type Theme, theme } from './parts/screen.ts'
@@ -42,32 +42,36 @@ export function Server(props: { onClose: () => void }): JSX.Element {
               </p>
               <Show when={all().limits}>
                 {(limits) => (
-                  <table class="facts">
-                    <thead>
-                      <tr>
-                        <th>What is bounded</th>
-                        <th>Taken</th>
-                        <th>Limit</th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      <For each={limits()}>
-                        {(limit) => (
-                          <tr>
-                            <td>{limit.name}</td>
-                            <td class="right">{short(limit.used)}</td>
-                            <td class="right">{short(limit.limit)}</td>
-                          </tr>
-                        )}
-                      </For>
-                    </tbody>
-                  </table>
+                  <details>
+                    <summary>How full what is bounded is</summary>
+                    <table class="facts">
+                      <thead>
+                        <tr>
+                          <th>What is bounded</th>
+                          <th>Taken</th>
+                          <th>Limit</th>
+                        </tr>
+                      </thead>
+                      <tbody>
+                        <For each={limits()}>
+                          {(limit) => (
+                            <tr>
+                              <td>{limit.name}</td>
+                              <td class="right">{short(limit.used)}</td>
+                              <td class="right">{short(limit.limit)}</td>
+                            </tr>
+                          )}
+                        </For>
+                      </tbody>
+                    </table>
+                  </details>
                 )}
               </Show>
             </>
           )}
         </Show>
       </section>
+      <Settings />
       <section>
         <h3>Models</h3>
         <ul class="plain">
@@ -136,4 +140,98 @@ export function Server(props: { onClose: () => void }): JSX.Element {
       </section>
     </Dialog>
   )
+}
+
+/** What the server was set to: what differs from the defaults first, the rest on demand, all of it by letters. */
+function Settings(): JSX.Element {
+  const [config] = createResource(() => client.config().catch(() => undefined))
+  const [all, setAll] = createSignal(false)
+  const [letters, setLetters] = createSignal('')
+  const shown = () => {
+    const wanted = letters().trim().toLowerCase()
+    const settings = config()?.settings ?? []
+    if (wanted !== '')
+      return settings.filter(({ name, description }) => `${name} ${description}`.toLowerCase().includes(wanted))
+    return all() ? settings : settings.filter(({ value }) => value !== undefined)
+  }
+  return (
+    <Show when={config()}>
+      {(read) => (
+        <section class="settings">
+          <h3>Settings of the server</h3>
+          <Show
+            when={read().settings.length > 0}
+            fallback={<p class="faint">The program that this server is a part of has them.</p>}
+          >
+            <p class="faint">
+              {read().file === undefined ? 'There is no configuration file.' : <code>{read().file}</code>} They are
+              changed there, by arguments and by variables; what is marked with a restart counts after one.
+            </p>
+            <p>
+              <input
+                type="search"
+                aria-label="Search the settings"
+                placeholder="Search the settings"
+                value={letters()}
+                onInput={(event) => setLetters(event.currentTarget.value)}
+              />{' '}
+              <label>
+                <input type="checkbox" checked={all()} onChange={(event) => setAll(event.currentTarget.checked)} />{' '}
+                Defaults too
+              </label>
+            </p>
+            <table class="facts">
+              <thead>
+                <tr>
+                  <th>Setting</th>
+                  <th>Value</th>
+                  <th>Said by</th>
+                </tr>
+              </thead>
+              <tbody>
+                <For
+                  each={shown()}
+                  fallback={
+                    <tr>
+                      <td colspan="3" class="faint">
+                        Nothing.
+                      </td>
+                    </tr>
+                  }
+                >
+                  {(setting) => (
+                    <tr>
+                      <td>
+                        <code>{setting.name}</code>{' '}
+                        <Show when={!setting.atOnce}>
+                          <span class="badge" title="A change counts after a restart">
+                            restart
+                          </span>
+                        </Show>
+                        <br />
+                        <span class="faint">{setting.description}</span>
+                      </td>
+                      <td>
+                        <Show
+                          when={setting.value !== undefined}
+                          fallback={<span class="faint">{setting.default ?? 'not set'}</span>}
+                        >
+                          <code>{inWords(setting.value)}</code>
+                        </Show>
+                      </td>
+                      <td class="faint">{setting.origin ?? (setting.default === undefined ? '' : 'default')}</td>
+                    </tr>
+                  )}
+                </For>
+              </tbody>
+            </table>
+          </Show>
+        </section>
+      )}
+    </Show>
+  )
+}
+
+function inWords(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value, undefined, 1)
 }

@@ -14,8 +14,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use super::{budget, mcp, runs, session_tokens};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
-    AgentList, AgentState, AskMcp, CancelRun, CancelledRuns, Compact, Control, CountTokens, CreateSession, Deleted,
-    Event, ExplainCall, Feedback, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView, ModelList,
+    AgentList, AgentState, AskMcp, CancelRun, CancelledRuns, Compact, ConfigView, Control, CountTokens, CreateSession,
+    Deleted, Event, ExplainCall, Feedback, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView, ModelList,
     NewSessionToken, Page, PermissionExplanation, Prompt, Proof, RunContext, RunView, SessionBudgets, SessionTokenList,
     SessionView, TokenCount, ToolList, TrustProject, TurnRecord,
 };
@@ -331,6 +331,9 @@ fn server() -> Vec<Row> {
         .gives::<Health>(200, "It is well.")
         .gives::<Health>(503, "A part that is needed is down.")
         .open();
+    let config =
+        operation("config", "What the server was set to, and where each value comes from. Secrets are hidden.")
+            .gives::<ConfigView>(200, "Every setting.");
     let proof = operation("proof", "Shows that it is the server that `server.json` tells of. Needs no token.")
         .more("A server can have gone, and another program have taken its port: who found it by `server.json` asks this before it sends a token.")
         .gives::<Proof>(200, "The answer to that word, as only this server can give it.")
@@ -356,6 +359,7 @@ fn server() -> Vec<Row> {
         row(GET, "/agents", super::agents, agents),
         row(GET, "/models", super::models, models),
         row(POST, "/models/count-tokens", super::count_tokens, count_tokens),
+        row(GET, "/config", super::config, config),
         row(GET, "/health", super::health, health),
         row(GET, "/proof/{nonce}", super::proof, proof),
         row(GET, "/metrics", metrics::show, metrics),
