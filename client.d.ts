@@ -5323,7 +5323,11 @@ export interface SimseClient {
    * "no_token_count"`).
    */
   countTokens(body: CountTokens, options?: CallOptions): Promise<TokenCount>
-  /** What the server was set to, and where each value comes from. Secrets are hidden. */
+  /**
+   * What the server was set to, and where each value comes from. Secrets are hidden.
+   *
+   * For the role `owner`.
+   */
   config(options?: CallOptions): Promise<ConfigView>
   /** How the server is. Needs no token, unless it is asked for more. */
   health(options?: CallOptions & {

@@ -211,6 +211,19 @@ test('chat takes a prompt a line, asks on the line, and has commands of its own'
   await model.close()
 })
 
+test('a line that is no text ends the input, is told, and is a failure', async () => {
+  const { model, own, start, ended } = await placed('chat-bytes', [{ text: 'first' }])
+  const child = start(['chat', ...own])
+  const all = ended(child)
+  child.stdin.end(Buffer.from('one\n\xff\xfe bad\ntwo\n', 'latin1'))
+  const { code, out, err } = await all
+  assert.equal(code, 2)
+  assert.match(out, /first/)
+  assert.match(err, /standard input, line 2: expected UTF-8/)
+  assert.equal(model.requests.length, 1)
+  await model.close()
+})
+
 test('doctor says how everything is, and completions are made for shells', async () => {
   const { own, data, run, model, place } = await placed('doctor', [])
   const { code, out } = await run(['doctor', ...data])

@@ -396,6 +396,10 @@ test('sessions are found, settings changed, and keys are enough', only, async ()
   await page.fill('[aria-label="Search the settings"]', 'rounds with the model')
   await page.waitForSelector(`${row('max_iterations')}:has-text("200")`)
   assert.equal(await page.locator(row('data_dir')).count(), 0)
+  for (const spelling of ['--max-iterations', 'SIMSE_MAX_ITERATIONS', 'max iterations']) {
+    await page.fill('[aria-label="Search the settings"]', spelling)
+    await page.waitForSelector(row('max_iterations'))
+  }
   await picture(page, 'server')
   assert.deepEqual(await faults(page), [])
   assert.deepEqual(errors, [])

@@ -372,6 +372,21 @@ test('it fits any size, and the wheel, keys and clicks look back', { skip }, asy
     const folded = await it.until('… 24 more lines')
     await it.mouse(folded.split('\n').findIndex((line) => line.includes('● bash')) + 1)
     await it.until(/^ {4}17$/m)
+    // What nobody sees is not sent, and neither is a command that there is not.
+    const asked = it.model.requests.length
+    await it.resize(20, 4)
+    await it.until('too small')
+    await it.type('unseen')
+    await it.keys('Enter')
+    await it.resize(100, 30)
+    await it.until('counted')
+    await it.type('/nope at all')
+    await it.keys('Enter')
+    const told = await it.until('there is no command /nope')
+    assert.doesNotMatch(told, /unseen/)
+    assert.equal(it.model.requests.length, asked)
+    await it.keys('Enter')
+    await it.until('> /nope at all')
   } finally {
     await it.close()
   }

@@ -459,6 +459,16 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
+    fn a_list_is_no_budget() {
+        for budget in [json!([]), json!([null, null]), json!([1])] {
+            let body = json!({ "budget": budget });
+            assert!(serde_json::from_value::<CreateSession>(body.clone()).is_err(), "{body}");
+            assert!(serde_json::from_value::<Configure>(body.clone()).is_err(), "{body}");
+        }
+        assert_eq!(serde_json::from_value::<CreateSession>(json!({ "budget": null })).unwrap().budget, None);
+    }
+
+    #[test]
     fn prompts_that_say_nothing_or_too_much_are_refused() {
         let long = "x".repeat(limit::PROMPT_BYTES_MAX + 1);
         let png = json!([{ "type": "image", "mediaType": "image/png", "data": "AAAA" }]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{App, Caller, OpenError, agents, providers};
 use crate::config::Settings;
-use crate::protocol::{ApiError, ConfigView, Health};
+use crate::protocol::{Access, ApiError, ConfigView, Health};
 
 /// What is known of the configuration since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,9 +63,10 @@ impl App {
     /// What the server was set to.
     ///
     /// # Errors
-    /// `FORBIDDEN` for who reaches one session alone.
+    /// `FORBIDDEN` for who reaches one session alone, and who may not administer: rules and addresses say much.
     pub fn config(&self, caller: &Caller) -> Result<Arc<ConfigView>, ApiError> {
         caller.at_large()?;
+        caller.needs(Access::Administer)?;
         Ok(Arc::clone(&self.config.lock()))
     }
 

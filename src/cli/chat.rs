@@ -70,6 +70,9 @@ async fn talk(
             if person {
                 screen::line("");
             }
+            if typed::ended_early() {
+                return Ok(Exit::Usage);
+            }
             if prompt.trim().is_empty() {
                 return Ok(exit);
             }

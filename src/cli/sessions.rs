@@ -33,6 +33,9 @@ async fn listed(arguments: &Sessions) -> Result<(), Refusal> {
     if let Some(client) = found::neighbour(&launch).await {
         return print(arguments, &client).await;
     }
+    if launch.data_directory.exists() && !launch.data_directory.is_dir() {
+        return Err((Exit::Usage, format!("{}: expected a directory", launch.data_directory.display())));
+    }
     if !launch.data_directory.is_dir() {
         screen::note(&format!("simse: {} is not there yet: no sessions", launch.data_directory.display()));
         return Ok(());

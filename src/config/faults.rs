@@ -196,6 +196,7 @@ impl Look<'_> {
             match (known.get(name), &schema["additionalProperties"]) {
                 (Some(member), _) => self.value(value, member, &named(name)),
                 (None, any @ Value::Object(_)) => self.value(value, any, &named(name)),
+                (None, Value::Bool(true)) => {}
                 (None, _) => self.add(&key.span(), unknown(&named(name), name, known)),
             }
             if self.faults.len() > before {
@@ -422,5 +423,12 @@ mod tests {
         for (file, want) in table {
             assert_eq!((faults_of(file).is_empty(), toml::from_str::<Options>(file).is_ok()), (want, want), "{file}");
         }
+    }
+
+    #[test]
+    fn what_goes_into_requests_may_be_anything() {
+        let file = "[[providers]]\nname = 'groq'\nbody = { temperature = 0.2, nested = { list = [1, 'a'] } }\n\
+            models = [{ name = 'm', body = { top_k = 3 } }]\n";
+        assert_eq!(faults_of(file), []);
     }
 }

@@ -45,7 +45,9 @@ pub enum ConfigError {
         problem: String,
     },
     /// No place for the data.
-    #[error("neither HOME nor XDG_DATA_HOME is set, so there is no place for the data; name one with --data-dir")]
+    #[error(
+        "neither HOME nor XDG_DATA_HOME names an absolute directory, so there is no place for the data; name one with --data-dir"
+    )]
     NoHome,
 }
 

@@ -47,6 +47,7 @@ pub struct CreateSession {
     /// server's.
     pub model_fallbacks: Option<Vec<String>>,
     /// What it may spend, see [`Configure::budget`]. Default: as much as it likes.
+    #[serde(deserialize_with = "object::optional")]
     pub budget: Option<Budget>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
     #[serde(deserialize_with = "object::optional")]
@@ -217,7 +218,7 @@ pub struct Configure {
     pub model_fallbacks: Option<Vec<String>>,
     /// What it may spend from its beginning on, with all sessions that stand under it; no limit: as much as it likes. A limit
     /// that is reached ends its turns, and theirs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub budget: Option<Budget>,
     /// Another title; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -86,6 +86,10 @@ async fn each_token_has_its_own_sessions_and_anothers_are_not_there() {
     let (ci, cd) = (made(&home, &["ci", "--role", "operator"]).await, made(&home, &["cd", "--role", "owner"]).await);
     let look = made(&home, &["look", "--role", "read-only", "--sessions-of", "ci"]).await;
     let door = |token, client| Door { serving: &serving, token, client };
+    // What the server was set to is its owner's to know.
+    for (token, status) in [(&ci, 403), (&look, 403), (&cd, 200)] {
+        assert_eq!(door(token, None).call("get", "/config", json!({})).await.status, status);
+    }
     let (of_ci, of_cd, of_owner) = (door(&ci, None), door(&cd, None), door(owner.trim(), None));
     assert_eq!(of_ci.session("theirs").await.status, 201);
     let turn = of_ci.call("post", "/sessions/theirs/prompt?wait=true", json!({ "prompt": "hello" })).await.json();

@@ -12,8 +12,9 @@ const SECRET_BYTES_MIN: usize = 4;
 /// The address as it may be shown: whole when it holds neither user nor password, query, fragment nor what looks like a key; else where
 /// it leads to, and no more. Nothing of a text that is no address and might hold one of these.
 pub fn shown_address(text: &str) -> String {
-    let plain = !text.contains(['@', '?', '#']) && !text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_key);
-    if plain && !text.contains("sk-") {
+    // What stands for another letter may stand for one of these.
+    let plain = !text.contains(['@', '?', '#', ';', '%']) && !text.split('/').any(has_key);
+    if plain {
         return text.to_owned();
     }
     match Url::parse(text) {
@@ -36,9 +37,24 @@ pub fn secrets_of_address(text: &str) -> Vec<String> {
         [value.into_owned(), bare]
     }));
     values.extend([url.query(), url.fragment()].into_iter().flatten().map(str::to_owned));
-    values.extend(url.path().split('/').filter(|part| is_key(part) || part.starts_with("sk-")).map(str::to_owned));
+    values.extend(url.path().split('/').filter(|part| has_key(part)).map(str::to_owned));
     values.retain(|value| value.len() >= SECRET_BYTES_MIN);
     values
+}
+
+/// Whether a part of a path looks like a key: one word, or several joined in ways that names of models are not. Those have dates and
+/// versions between their dashes, and no letters of both sizes mixed with digits; a UUID is told by its form.
+fn has_key(part: &str) -> bool {
+    let words = || part.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let mixed = |word: &str| {
+        let has = |is: fn(&u8) -> bool| word.as_bytes().iter().any(is);
+        has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
+    };
+    let prefix = ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "xoxb-", "xoxp-", "glpat-", "hf_", "gsk_"];
+    words().any(is_key)
+        || part.len() >= KEY_CHARS && words().filter(|word| mixed(word)).count() >= 2
+        || uuid::Uuid::try_parse(part).is_ok()
+        || part.split(['=', ';', '/']).any(|piece| prefix.iter().any(|prefix| piece.starts_with(prefix)))
 }
 
 /// Whether a word looks like a key: letters and digits, many in a row.
@@ -62,6 +78,9 @@ mod tests {
             ("https://h.example/v1#s3cret", "https://h.example/(hidden)"), ("https://h.example/s3cretABC0123456789/v1", "https://h.example/(hidden)"),
             ("https://h.example/sk-s3cret/v1", "https://h.example/(hidden)"), ("http://[::1]:80/?s3cret", "http://[::1]/(hidden)"),
             ("user:s3cret@h.example/v1", "(hidden)"), ("http://user:s3 cret@[/", "(hidden)"), ("postgres://u:s3cret@h/d", "(hidden)"), ("//u:s3cret@h/v1", "(hidden)"),
+            ("https://h.example/3f2c1a4b-1234-4abc-9def-001122334455/v1", "https://h.example/(hidden)"), ("https://h.example/AbCd12_-EfGh34-IjKl56-MnOp78/v1", "https://h.example/(hidden)"),
+            ("https://h.example/v1;key=s3cret", "https://h.example/(hidden)"), ("https://h.example/v1%3Fkey=s3cret", "https://h.example/(hidden)"),
+            ("https://h.example/ghp_s3cretabc/v1", "https://h.example/(hidden)"), ("https://h.example/models/claude-3-5-sonnet-20241022", "https://h.example/models/claude-3-5-sonnet-20241022"),
             ("https:///s3cret?", "https://s3cret/(hidden)"),
         ];
         for (text, want) in table {

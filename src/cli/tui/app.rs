@@ -32,6 +32,10 @@ const ENTRIES_MAX: usize = 5_000;
 /// The interface.
 pub(super) struct App {
     pub(super) work: Work,
+    /// The terminal is too small for anything to be seen.
+    pub(super) is_hidden: bool,
+    /// What looks like a command and is none: sent when it is entered once more.
+    pub(super) doubted: String,
     /// What a new session begins with.
     pub(super) wanted: Value,
     pub(super) session: SessionView,
@@ -117,6 +121,8 @@ impl App {
             writes: false,
             search: Search::default(),
             redraws: false,
+            is_hidden: false,
+            doubted: String::new(),
             left: false,
         };
         app.go_to(session);

@@ -24,7 +24,8 @@ const SIDE_ROWS: usize = 4;
 /// Draws everything.
 pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let area = frame.area();
-    if area.height < 6 || area.width < 20 {
+    app.is_hidden = area.height < 6 || area.width < 20;
+    if app.is_hidden {
         return frame.render_widget(Paragraph::new("too small"), area);
     }
     let columns = usize::from(area.width);

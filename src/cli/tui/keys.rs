@@ -17,6 +17,11 @@ const WHEEL: isize = 3;
 impl App {
     /// Takes what the terminal says.
     pub(super) fn key(&mut self, event: Event) {
+        // Nobody knows what a key would do that nothing is seen of; Ctrl-C stops and leaves as ever.
+        let leaves = |key: &KeyEvent| key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char('c');
+        if self.is_hidden && !matches!(&event, Event::Key(key) if leaves(key)) {
+            return;
+        }
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
             Event::Paste(text) => self.pasted(&text),
@@ -290,9 +295,24 @@ impl App {
     }
 
     fn enter(&mut self) {
-        if !self.command() {
-            self.send("queue");
+        if self.command() {
+            return;
         }
+        let text = self.editor.text().trim().to_owned();
+        match self.no_command(&text) {
+            Some(name) if self.doubted != text => {
+                self.tell(false, format!("there is no command /{name}; Enter once more sends it as a prompt"));
+                self.doubted = text;
+            }
+            _ => self.send("queue"),
+        }
+    }
+
+    /// The name of a command that is meant, and that there is not.
+    fn no_command<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let name = text.strip_prefix('/')?.split_whitespace().next()?;
+        let is_name = name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | ':' | '.'));
+        (is_name && !self.offers.commands.iter().any(|offer| offer.word == name)).then_some(name)
     }
 }
 

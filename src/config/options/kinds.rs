@@ -161,6 +161,15 @@ impl Setting for f64 {
     }
 }
 
+/// `costUsd` as `cost_usd`.
+fn snake(name: &str) -> String {
+    let letter = |letter: char| match letter.is_ascii_uppercase() {
+        true => format!("_{}", letter.to_ascii_lowercase()),
+        false => letter.to_string(),
+    };
+    name.chars().map(letter).collect()
+}
+
 impl Setting for Budget {
     const EXPECTED: &'static str = "limits joined by commas: tokens=N, costUsd=DOLLARS, timeMs=N, turns=N or toolCalls=N, each once and more than 0";
     fn parse(text: &OsStr) -> Option<Self> {
@@ -178,8 +187,10 @@ impl Setting for Budget {
     fn schema() -> Value {
         schema::budget()
     }
+    /// By the names that the file has.
     fn show(&self) -> Value {
-        json!(self)
+        let Value::Object(members) = json!(self) else { return Value::Null };
+        members.into_iter().map(|(name, value)| (snake(&name), value)).collect()
     }
     fn is(&self, other: &Self) -> bool {
         self == other

@@ -333,6 +333,7 @@ fn server() -> Vec<Row> {
         .open();
     let config =
         operation("config", "What the server was set to, and where each value comes from. Secrets are hidden.")
+            .more("For the role `owner`.")
             .gives::<ConfigView>(200, "Every setting.");
     let proof = operation("proof", "Shows that it is the server that `server.json` tells of. Needs no token.")
         .more("A server can have gone, and another program have taken its port: who found it by `server.json` asks this before it sends a token.")
