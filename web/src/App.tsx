@@ -140,6 +140,12 @@ export function App(): JSX.Element {
         <Match when={standing() === 'open'}>
           <Work />
         </Match>
+        <Match when={standing() === 'looking'}>
+          {/* As in index.html: nothing moves while the server is asked. */}
+          <main class="empty">
+            <h1>simse</h1>
+          </main>
+        </Match>
         <Match when={standing() === 'locked'}>
           <Login />
         </Match>
