@@ -635,6 +635,12 @@ async fn the_sqlite_store_holds() {
 }
 
 #[tokio::test]
+async fn the_postgres_store_holds() {
+    let Some(postgres) = super::postgres::tests::Postgres::start() else { return };
+    holds(postgres.open().await).await;
+}
+
+#[tokio::test]
 async fn a_callback_may_commit_again() {
     let directory = tempfile::tempdir().expect("a directory");
     for store in [memory(), sqlite(directory.path())] {

@@ -13,14 +13,18 @@ pub mod chain;
 pub mod inspect;
 mod layer;
 mod lifecycle;
+mod made;
 mod memory;
 mod meters;
 mod outcome;
+mod postgres;
 pub mod recall;
+mod record;
 mod rows;
 mod said;
 pub mod snapshots;
 mod sqlite;
+mod turn;
 
 #[cfg(test)]
 mod conformance;
@@ -40,6 +44,7 @@ pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
+pub use postgres::PostgresStore;
 pub use rows::{
     Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, SharedPlaces, Steers,
     TurnRow,

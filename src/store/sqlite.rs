@@ -17,12 +17,10 @@ mod lifecycle;
 mod outcome;
 mod places;
 mod read;
-mod record;
 mod said;
 mod schema;
 mod sound;
 mod sweep;
-mod turn;
 mod typed;
 mod write;
 

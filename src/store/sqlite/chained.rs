@@ -6,11 +6,11 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::record::{BadLine, Row};
 use super::write::{key_of, split_key};
 use crate::protocol::{Event, SessionId};
 use crate::store::Question;
 use crate::store::chain::Chain;
+use crate::store::record::{BadLine, Row};
 
 /// Events behind the head after which it is written anew.
 pub(super) const ANCHOR_EVENTS: u64 = 1_000;

@@ -7,12 +7,12 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::chained;
-use super::record;
 use super::write::{Failed, key_of, split_key};
 use crate::base::limit;
 use crate::protocol::SessionId;
 use crate::store::StoreError;
 use crate::store::chain::{Chain, TAG_BYTES};
+use crate::store::record;
 
 /// A stretch of a log that lies under one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::fork::{self, Segment};
 use super::places::Moment;
-use super::turn::TurnBody;
 use super::write::{key_of, split_key};
-use super::{chained, fresh, record};
+use super::{chained, fresh};
 use crate::protocol::{ClientId, Event, SessionId, SessionStatus, TurnId};
+use crate::store::record;
+use crate::store::turn::TurnBody;
 use crate::store::{ClientSpending, GrantRow, SessionRow, StoreError, TurnRow, Which};
 
 /// Bytes of log bodies in one answer, about.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::read::{self, ReadError};
-use super::turn::TurnBody;
 use super::write::{key_of, split_key};
 use crate::protocol::{SessionId, TurnId};
 use crate::store::inspect::Fault;
+use crate::store::turn::TurnBody;
 use crate::store::{Said, StoreError, TurnRow, Waiting};
 
 /// The table.

@@ -11,7 +11,6 @@ mod fork;
 mod gather;
 mod grants;
 mod known;
-mod made;
 mod presence;
 mod said;
 mod sessions;
@@ -34,13 +33,13 @@ use self::wal::Wal;
 use super::fresh::Fresh;
 use super::places::Places;
 use super::read;
-use super::turn::TurnBody;
 use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::SessionId;
 use crate::store::layer::Layer;
 use crate::store::lifecycle::Bell;
 use crate::store::meters::events_of;
-use crate::store::{CommitMeter, Committed, Made, StoreError, TurnRow, Write};
+use crate::store::turn::TurnBody;
+use crate::store::{CommitMeter, Committed, Made, StoreError, TurnRow, Write, made};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 1_024;

@@ -3,8 +3,8 @@
 use super::{Failed, ROW_BYTES_MAX, TURNS_MAX, Writer, key_of};
 use crate::protocol::{Event, SessionId, TurnId};
 use crate::store::sqlite::fresh::{self, Row};
-use crate::store::sqlite::{chained, lifecycle, read, record};
-use crate::store::{Question, StoreError, check_numbers};
+use crate::store::sqlite::{chained, lifecycle, read};
+use crate::store::{Question, StoreError, check_numbers, record};
 
 impl Writer {
     pub(super) fn append(&mut self, id: &SessionId, events: &[Event]) -> Result<(), Failed> {

@@ -1,0 +1,293 @@
+//! The store on PostgreSQL (15 or newer): one writer with group commit, and a pool of connections for reading.
+//!
+//! What was called back is committed with the durability that the database is set to (`synchronous_commit`), also to its replicas. A
+//! database that restarts is waited for; nothing is lost or done twice meanwhile (see `write`). The log is compact as in SQLite: what
+//! follows one another of one turn is one row.
+
+mod connect;
+mod fault;
+mod fork;
+mod lifecycle;
+mod plan;
+mod read;
+mod schema;
+mod sweep;
+mod write;
+
+#[cfg(test)]
+pub(in crate::store) mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use self::connect::Reach;
+use self::fault::Fault;
+use self::write::{Job, Writer};
+use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
+use super::{
+    BoxFuture, ClientSpending, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, Said, SessionRow,
+    Store, StoreError, TurnRow, Which, Write,
+};
+use crate::base::panics::broken;
+use crate::protocol::{ClientId, Event, SessionId, TurnId};
+
+/// From so many commits on that wait, each more costs all others time.
+const CROWD: usize = 512;
+/// Connections for reading.
+const READERS_MAX: usize = 8;
+/// Longest wait for one of them.
+const READER_WAIT: Duration = Duration::from_secs(10);
+/// Times that something is read anew because its connection was lost, and the pause between two.
+const READS_MAX: u32 = 20;
+const READ_PAUSE: Duration = Duration::from_millis(250);
+
+/// Durable in a database.
+pub struct PostgresStore {
+    reach: Reach,
+    pool: Pool,
+    jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+    writer: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
+    bell: Arc<Bell>,
+    meter: Arc<CommitMeter>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("place", &self.reach.place).finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Opens the database of a URL (`postgres://user@host/database`), and makes its tables where they are not there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] that names the place, never what is secret; [`StoreError::TooNew`].
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let reach = Reach::of(url)?;
+        let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(reach.config.clone(), reach.tls.clone(), manager);
+        let pool = Pool::builder(manager).max_size(READERS_MAX).wait_timeout(Some(READER_WAIT));
+        let pool = pool.runtime(Runtime::Tokio1).build();
+        let pool =
+            pool.map_err(|error| StoreError::Io { doing: "open the database".into(), cause: error.to_string() })?;
+        let opened = |fault: Fault| fault.told("open the database", &reach.place);
+        let first = pool.get().await.map_err(|error| opened(error.into()))?;
+        schema::migrate(&first, &reach.place).await?;
+        let (bell, meter) = (Arc::new(Bell::default()), Arc::new(CommitMeter::default()));
+        *meter.ends.lock() = lifecycle::kept(&first).await.map_err(opened)?;
+        *meter.outcomes.lock() = read::outcomes_kept(&first).await.map_err(opened)?;
+        drop(first);
+        let (jobs, receiver) = mpsc::unbounded_channel();
+        let writer = Writer::new(reach.clone(), Arc::clone(&bell), Arc::clone(&meter));
+        let writer = Arc::new(tokio::sync::Mutex::new(Some(tokio::spawn(writer.run(receiver)))));
+        Ok(Self { reach, pool, jobs: Mutex::new(Some(jobs)), writer, bell, meter })
+    }
+
+    /// Reads; anew where the connection was lost: nothing is changed by it.
+    async fn read<T, F>(&self, doing: &str, look: impl Fn(Client) -> F + Send + Sync) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Fault>> + Send,
+        T: Send,
+    {
+        let mut attempts = 0;
+        loop {
+            if self.jobs.lock().is_none() {
+                return Err(StoreError::Closed);
+            }
+            let found = match self.pool.get().await {
+                Ok(client) => look(client).await,
+                Err(error) => Err(error.into()),
+            };
+            attempts += 1;
+            match found {
+                Ok(found) => return Ok(found),
+                Err(Fault::Lost(_) | Fault::Again(_)) if attempts < READS_MAX => tokio::time::sleep(READ_PAUSE).await,
+                Err(fault) => return Err(fault.told(doing, &self.reach.place)),
+            }
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn outcomes_kept(&self) -> OutcomesKept {
+        *self.meter.outcomes.lock()
+    }
+
+    fn ends_kept(&self) -> EndsKept {
+        *self.meter.ends.lock()
+    }
+
+    fn meter(&self) -> Option<Arc<CommitMeter>> {
+        Some(Arc::clone(&self.meter))
+    }
+
+    fn commit(&self, writes: Vec<Write>, done: Committed) {
+        self.commit_made(Box::new(move || writes), done);
+    }
+
+    fn commit_made(&self, make: Made, done: Committed) {
+        if let Err(full) = self.meter.hand_in() {
+            return done(Err(full));
+        }
+        let job = (make, done);
+        let back = match self.jobs.lock().as_ref() {
+            Some(jobs) => jobs.send(job).err().map(|back| back.0),
+            None => Some(job),
+        };
+        if let Some((_, done)) = back {
+            self.meter.take(1);
+            done(Err(StoreError::Closed));
+        }
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>> {
+        let look = move |line: Client| async move { read::session(&line, id).await };
+        Box::pin(self.read("read a session", look))
+    }
+
+    fn sessions<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+        let look = move |line: Client| async move { read::sessions(&line, client, after, limit).await };
+        Box::pin(self.read("list sessions", look))
+    }
+
+    fn family<'a>(
+        &'a self,
+        root: &'a SessionId,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+        let look = move |line: Client| async move { read::family(&line, root, after, limit).await };
+        Box::pin(self.read("list the sessions under one", look))
+    }
+
+    fn with_children(&self) -> BoxFuture<'_, Result<Vec<SessionRow>, StoreError>> {
+        let look = |line: Client| async move { read::with_children(&line).await };
+        Box::pin(self.read("list sessions with others under them", look))
+    }
+
+    fn events<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+        let look = move |line: Client| async move { read::events(&line, id, after, limit).await };
+        Box::pin(self.read("read events", look))
+    }
+
+    fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let look = move |line: Client| async move { read::last_seq(&line, id).await };
+        Box::pin(self.read("read the end of a log", look))
+    }
+
+    fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let look = move |line: Client| async move { read::asked(&line, id, which).await };
+        Box::pin(self.read("look for a question", look))
+    }
+
+    fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
+        let look = move |line: Client| async move { read::turn(&line, id, turn).await };
+        Box::pin(self.read("read a turn", look))
+    }
+
+    fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> BoxFuture<'a, Result<Option<Arc<Said>>, StoreError>> {
+        let look = move |line: Client| async move { read::said(&line, id, at).await };
+        Box::pin(self.read("read what was said to a turn", look))
+    }
+
+    fn turns<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: Option<&'a TurnId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<TurnRow>, StoreError>> {
+        let look = move |line: Client| async move { read::turns(&line, id, after, limit).await };
+        Box::pin(self.read("list turns", look))
+    }
+
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
+        let look = |line: Client| async move { read::open_turns(&line).await };
+        Box::pin(self.read("read the open turns", look))
+    }
+
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
+        let look = |line: Client| async move { read::grants(&line).await };
+        Box::pin(self.read("list the saved grants", look))
+    }
+
+    fn spending<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+    ) -> BoxFuture<'a, Result<Option<ClientSpending>, StoreError>> {
+        let look = move |line: Client| async move { read::spending(&line, client).await };
+        Box::pin(self.read("look for what a client has spent", look))
+    }
+
+    fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {
+        let look = move |line: Client| async move { read::outcome(&line, name).await };
+        Box::pin(self.read("look for a command's outcome", look))
+    }
+
+    fn lifecycle<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<LifecyclePage, StoreError>> {
+        let look = move |line: Client| async move { lifecycle::page(&line, line_of(client), after, limit).await };
+        Box::pin(self.read("read lifecycle events", look))
+    }
+
+    fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let look = move |line: Client| async move { lifecycle::newest(&line, line_of(client)).await };
+        Box::pin(self.read("look for the newest lifecycle event", look))
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        let look = |line: Client| async move { read::session_count(&line).await };
+        Box::pin(self.read("count the sessions", look))
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.meter.waiting() >= CROWD
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.session_count().await?;
+            // An empty commit goes through the writer and its transaction.
+            let (tx, rx) = tokio::sync::oneshot::channel();
+            self.commit(Vec::new(), Box::new(move |result| drop(tx.send(result))));
+            rx.await.unwrap_or(Err(StoreError::Closed))
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        // Without a sender the writer does what was handed in before, and ends.
+        self.jobs.lock().take();
+        let writer = Arc::clone(&self.writer);
+        Box::pin(async move {
+            let ended = match writer.lock().await.take() {
+                Some(writer) => writer.await,
+                None => Ok(()),
+            };
+            self.pool.close();
+            let cause = |cause| format!("{}: the writer: {}", self.reach.place, broken(cause));
+            ended.map_err(|error| StoreError::Io { doing: "close the database".into(), cause: cause(error) })
+        })
+    }
+}

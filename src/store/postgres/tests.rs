@@ -1,0 +1,200 @@
+//! The store on a real PostgreSQL: what it does beyond what every store promises, which is in `conformance`.
+//!
+//! `SIMSE_TEST_POSTGRES` names the directory of `initdb` and `postgres`; without it the newest below /usr/lib/postgresql is taken. Where
+//! there is none these tests say so and pass, unless `CI` is set: then they fail.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::PostgresStore;
+use crate::protocol::{TurnId, TurnStatus};
+use crate::store::conformance::{Shared, append, create, numbers, put, row, save, session_id};
+use crate::store::{StoreError, Write, commit};
+
+/// A PostgreSQL of this test alone.
+pub(in crate::store) struct Postgres {
+    _child: Child,
+    input: Mutex<ChildStdin>,
+    output: Mutex<BufReader<ChildStdout>>,
+    port: u16,
+}
+
+fn programs() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("SIMSE_TEST_POSTGRES") {
+        return Some(named.into());
+    }
+    let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|e| e.path()).collect();
+    found.retain(|version| version.join("bin/initdb").exists());
+    found.sort_by_key(|version| version.file_name()?.to_str()?.parse::<u32>().ok());
+    Some(found.pop()?.join("bin"))
+}
+
+impl Postgres {
+    /// Starts one. None: there is no PostgreSQL on this machine.
+    pub(in crate::store) fn start() -> Option<Self> {
+        let Some(programs) = programs() else {
+            assert!(std::env::var_os("CI").is_none(), "CI needs a PostgreSQL");
+            eprintln!("left out: there is no PostgreSQL below /usr/lib/postgresql, and SIMSE_TEST_POSTGRES names none");
+            return None;
+        };
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let home = std::env::temp_dir().join(format!("simse-pg-{}-{nth}", std::process::id()));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/postgres.sh");
+        let mut child = Command::new("sh")
+            .args([script.as_os_str(), programs.as_os_str(), home.as_os_str()])
+            .args([port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let started =
+            Self { _child: child, input: Mutex::new(input), output: Mutex::new(BufReader::new(output)), port };
+        assert_eq!(started.line(), "ready");
+        Some(started)
+    }
+
+    fn line(&self) -> String {
+        let mut line = String::new();
+        self.output.lock().read_line(&mut line).expect("its output");
+        line.trim_end().to_owned()
+    }
+
+    /// `restart`, `stop` or `start`.
+    fn tell(&self, word: &str) {
+        writeln!(self.input.lock(), "{word}").expect("its input");
+        assert_eq!(self.line(), "done");
+    }
+
+    pub(in crate::store) fn url(&self) -> String {
+        format!("postgres://simse@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+    }
+
+    pub(in crate::store) async fn open(&self) -> Shared {
+        Arc::new(PostgresStore::open(&self.url()).await.expect("opens"))
+    }
+
+    /// Does something over a connection of its own.
+    async fn raw(&self, sql: &str) -> Vec<String> {
+        let (client, connection) = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await.expect("connects");
+        let driven = tokio::spawn(connection);
+        let found = client.simple_query(sql).await.expect("done");
+        let value = |message: &tokio_postgres::SimpleQueryMessage| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
+            _ => None,
+        };
+        driven.abort();
+        found.iter().filter_map(value).collect()
+    }
+}
+
+fn fork(id: &str, parent: &str, at: u64) -> Write {
+    Write::ForkSession { row: Box::new(row(id)), parent: session_id(parent), at, chain: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_called_back_is_there_after_a_crash_and_nothing_comes_twice() {
+    let Some(postgres) = Postgres::start() else { return };
+    let store = postgres.open().await;
+    put(&store, vec![create("a")]).await;
+    let told: Arc<Mutex<Vec<(u64, Result<(), StoreError>)>>> = Arc::default();
+    let writing = {
+        let (store, told) = (Arc::clone(&store), Arc::clone(&told));
+        tokio::spawn(async move {
+            for seq in 1..=2_000 {
+                let told = Arc::clone(&told);
+                store.commit(vec![append("a", None, seq..=seq)], Box::new(move |done| told.lock().push((seq, done))));
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        })
+    };
+    for _ in 0..3 {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        tokio::task::block_in_place(|| postgres.tell("restart"));
+    }
+    writing.await.expect("written");
+    put(&store, vec![append("a", None, 2_001..=2_001)]).await;
+    let told = told.lock().clone();
+    assert_eq!(told, (1..=2_000).map(|seq| (seq, Ok(()))).collect::<Vec<_>>(), "in order, each once");
+    let mut seen = Vec::new();
+    while let Some(last) = numbers(&store, "a", seen.last().copied().unwrap_or(0), 500).await.last().copied() {
+        seen.extend(seen.last().map_or(1, |last| last + 1)..=last);
+    }
+    assert_eq!(seen, (1..=2_001).collect::<Vec<_>>());
+    store.close().await.expect("closes");
+    let again = postgres.open().await;
+    assert_eq!(again.last_seq(&session_id("a")).await, Ok(2_001));
+}
+
+#[tokio::test]
+async fn who_writes_behind_anothers_back_is_refused_and_learns_how_it_is() {
+    let Some(postgres) = Postgres::start() else { return };
+    let (one, other) = (postgres.open().await, postgres.open().await);
+    put(&one, vec![create("a"), append("a", None, 1..=2)]).await;
+    put(&other, vec![append("a", None, 3..=3)]).await;
+    let late = commit(&one, vec![append("a", None, 3..=3)]).await;
+    assert!(matches!(&late, Err(StoreError::Io { cause, .. }) if cause.contains("came where 4 was due")), "{late:?}");
+    put(&one, vec![append("a", None, 4..=4)]).await;
+    assert_eq!(numbers(&other, "a", 0, 9).await, [1, 2, 3, 4]);
+    // The same id at the same moment: one of both has it.
+    for at in 0..20 {
+        let id = format!("same-{at}");
+        let made = [&one, &other].map(|store| commit(store, vec![create(&id), append(&id, None, 1..=1)]));
+        let [first, second] = made;
+        let (first, second) = tokio::join!(first, second);
+        let taken = Err(StoreError::Taken(session_id(&id)));
+        assert!((first == Ok(()) && second == taken) || (second == Ok(()) && first == taken), "{first:?} {second:?}");
+    }
+    // Both list what happened, in one order.
+    assert_eq!(one.session_count().await, Ok(21));
+}
+
+#[tokio::test]
+async fn forks_share_rows_and_what_is_deleted_is_swept_up() {
+    let Some(postgres) = Postgres::start() else { return };
+    let store = postgres.open().await;
+    let turn = TurnId::generate();
+    put(&store, vec![create("a"), append("a", Some(&turn), 1..=3), append("a", None, 4..=9)]).await;
+    put(&store, vec![save("a", &turn, TurnStatus::Completed)]).await;
+    put(&store, vec![fork("b", "a", 2)]).await;
+    put(&store, vec![append("b", None, 3..=4)]).await;
+    put(&store, vec![fork("c", "b", 4), append("c", None, 5..=5)]).await;
+    put(&store, vec![fork("d", "c", 1)]).await;
+    assert_eq!(numbers(&store, "b", 0, 9).await, [1, 2, 3, 4]);
+    assert_eq!(numbers(&store, "c", 0, 9).await, [1, 2, 3, 4, 5]);
+    assert_eq!(numbers(&store, "c", 3, 9).await, [4, 5]);
+    assert_eq!(numbers(&store, "d", 0, 9).await, [1]);
+    let refused = commit(&store, vec![fork("e", "d", 2)]).await;
+    assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
+    put(&store, vec![Write::DeleteSession(session_id("a")), Write::DeleteSession(session_id("b"))]).await;
+    assert_eq!(numbers(&store, "a", 0, 9).await, [0; 0]);
+    assert_eq!(numbers(&store, "c", 0, 9).await, [1, 2, 3, 4, 5], "what a fork reads stays");
+    let doomed = async || postgres.raw("SELECT count(*) FROM doomed").await;
+    put(&store, ["c", "d"].map(|id| Write::DeleteSession(session_id(id))).into()).await;
+    while doomed().await != ["0"] {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let left = "SELECT (SELECT count(*) FROM log) + (SELECT count(*) FROM turn) + (SELECT count(*) FROM fork) + (SELECT count(*) FROM log_end)";
+    assert_eq!(postgres.raw(left).await, ["0"]);
+}
+
+#[tokio::test]
+async fn newer_tables_are_refused_and_a_database_that_is_away_is_said() {
+    let Some(postgres) = Postgres::start() else { return };
+    drop(postgres.open().await);
+    postgres.raw("UPDATE simse_schema SET version = 99").await;
+    let refused = PostgresStore::open(&postgres.url()).await.err();
+    assert!(matches!(&refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
+    postgres.tell("stop");
+    let refused = PostgresStore::open(&postgres.url()).await.err().map(|error| error.to_string());
+    assert!(refused.as_ref().is_some_and(|said| said.contains("127.0.0.1") && said.contains("refused")), "{refused:?}");
+}

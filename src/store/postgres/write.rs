@@ -1,0 +1,386 @@
+//! The writer: takes all commits that wait, makes them one transaction, then calls back in order.
+//!
+//! What can be refused without the database is refused while the group is planned, and touches no other commit. Where the database
+//! refuses a group, each of its commits is tried alone. A connection that is lost is made anew, for [`LOST_MAX`]; whether a transaction
+//! happened whose end was not heard is asked by its number, so that it happens once, also over a restart of the database.
+
+mod statements;
+
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::AbortHandle;
+use tokio_postgres::Client;
+
+use self::statements::Statements;
+use super::connect::Reach;
+use super::fault::Fault;
+use super::plan::{Known, Plan, Planner, Shared};
+use super::{fork, schema, sweep};
+use crate::protocol::SessionId;
+use crate::store::chain::Chain;
+use crate::store::lifecycle::{Bell, Bounds};
+use crate::store::meters::events_of;
+use crate::store::{CommitMeter, Committed, Made, StoreError, Write};
+
+/// Commits of one transaction, at most.
+const GROUP_MAX: usize = 1_024;
+/// Sessions of which the writer remembers how they are.
+const KNOWN_MAX: usize = 16_384;
+/// How long a group waits for a database that does not answer.
+const LOST_MAX: Duration = Duration::from_secs(30);
+/// Pauses between two attempts: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Times that a group is tried when somebody else is in the way.
+const ATTEMPTS_MAX: u32 = 5;
+/// Rest after which is looked for what is to be swept up.
+const REST: Duration = Duration::from_secs(1);
+/// How much longer than a slice of sweeping the pause behind it is.
+const SWEEP_REST: u32 = 3;
+/// Time between two looks for what another process has left to be swept up.
+const SWEEP_LOOK: Duration = Duration::from_secs(60);
+
+/// What the writer is told: do this, together or not at all. It ends when nobody can tell it anything more.
+pub(super) type Job = (Made, Committed);
+
+/// The connection that is written to.
+struct Line {
+    client: Client,
+    statements: Statements,
+    driven: AbortHandle,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.driven.abort();
+    }
+}
+
+pub(super) struct Writer {
+    reach: Reach,
+    line: Option<Line>,
+    known: HashMap<SessionId, Known>,
+    /// Sessions with smaller numbers have a partition of the log.
+    partition_upto: i64,
+    bell: Arc<Bell>,
+    meter: Arc<CommitMeter>,
+    /// When is swept up again.
+    sweep_at: Instant,
+    /// The database did not answer for so long that commits were refused: the next is tried once.
+    is_down: bool,
+}
+
+impl Writer {
+    /// On a database that has its tables.
+    pub(super) fn new(reach: Reach, bell: Arc<Bell>, meter: Arc<CommitMeter>) -> Self {
+        let known = HashMap::new();
+        Self { reach, line: None, known, partition_upto: 0, bell, meter, sweep_at: Instant::now(), is_down: false }
+    }
+
+    pub(super) async fn run(mut self, mut jobs: UnboundedReceiver<Job>) {
+        let mut group: Vec<Job> = Vec::new();
+        loop {
+            let rest = self.sweep_at.saturating_duration_since(Instant::now()).min(REST);
+            match tokio::time::timeout(rest, jobs.recv_many(&mut group, GROUP_MAX)).await {
+                Ok(0) => return,
+                Ok(_) => self.write(&mut group).await,
+                Err(_) => {}
+            }
+            if self.sweep_at <= Instant::now() {
+                self.sweep().await;
+            }
+        }
+    }
+
+    async fn write(&mut self, group: &mut Vec<Job>) {
+        let (made, began) = (made_of(group), Instant::now());
+        let results = self.write_all(made.iter().map(|(writes, _)| writes.as_slice()).collect()).await;
+        let done = made.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
+        self.meter.wrote(began.elapsed(), done);
+        for ((_, done), result) in made.into_iter().zip(results) {
+            // A callback that panics is its owner's fault, and must not take the writer with it.
+            let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
+        }
+    }
+
+    /// One result for each commit, in order. What a fork shares is looked up behind all that comes before it.
+    async fn write_all(&mut self, group: Vec<&[Write]>) -> Vec<Result<(), StoreError>> {
+        let mut results = Vec::with_capacity(group.len());
+        let mut rest = group.as_slice();
+        while !rest.is_empty() {
+            let plain = rest.iter().position(|writes| writes.iter().any(is_fork)).unwrap_or(rest.len()).max(1);
+            let (first, behind) = rest.split_at(plain);
+            results.extend(self.write_group(first).await);
+            rest = behind;
+        }
+        results
+    }
+
+    async fn write_group(&mut self, group: &[&[Write]]) -> Vec<Result<(), StoreError>> {
+        match self.try_until(group).await {
+            Ok(results) => results,
+            Err(fault) if group.len() == 1 => {
+                let fault = match (fault, group[0]) {
+                    (Fault::Taken, writes) => taken_of(writes).map_or(Fault::Taken, Fault::Store),
+                    (fault, _) => fault,
+                };
+                vec![Err(fault.told("write to the database", &self.reach.place))]
+            }
+            Err(Fault::Lost(cause)) => {
+                let lost = Fault::Lost(cause).told("write to the database", &self.reach.place);
+                vec![Err(lost); group.len()]
+            }
+            Err(_) => {
+                let mut results = Vec::with_capacity(group.len());
+                for writes in group {
+                    results.extend(Box::pin(self.write_group(&[writes])).await);
+                }
+                results
+            }
+        }
+    }
+
+    /// Tries until it is done, the database says no, or it has not answered for too long.
+    async fn try_until(&mut self, group: &[&[Write]]) -> Result<Vec<Result<(), StoreError>>, Fault> {
+        let (began, mut pause, mut attempts) = (Instant::now(), PAUSES.0, 0);
+        // The transaction whose end was not heard, and what its commits would have been told.
+        let mut open: Option<Heard> = None;
+        loop {
+            let fault = match self.try_once(group, &mut open).await {
+                Ok(results) => {
+                    self.is_down = false;
+                    return Ok(results);
+                }
+                Err(fault) => fault,
+            };
+            self.known.clear();
+            attempts += 1;
+            match fault {
+                Fault::Lost(cause) => {
+                    self.line = None;
+                    if self.is_down || began.elapsed() >= LOST_MAX {
+                        self.is_down = true;
+                        return Err(Fault::Lost(cause));
+                    }
+                    if attempts == 1 {
+                        tracing::warn!(place = %self.reach.place, cause, "the database is lost: it is looked for");
+                    }
+                }
+                Fault::Again(_) | Fault::Stale if attempts < ATTEMPTS_MAX => {}
+                fault => return Err(fault),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    async fn try_once(
+        &mut self,
+        group: &[&[Write]],
+        open: &mut Option<Heard>,
+    ) -> Result<Vec<Result<(), StoreError>>, Fault> {
+        self.reach().await?;
+        if let Some(heard) = open.take() {
+            match self.happened(&heard).await {
+                Ok(true) => return Ok(self.settle(heard)),
+                Ok(false) => {}
+                Err(fault) => {
+                    *open = Some(heard);
+                    return Err(fault);
+                }
+            }
+        }
+        let (planner, results) = self.planned(group).await?;
+        let (plan, known) = planner.finish();
+        let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
+        let number = match line.statements.carry_out(&line.client, &plan).await {
+            Ok(number) => number,
+            Err(fault) => {
+                // A connection that is gone has rolled back by itself.
+                let _ = line.client.batch_execute("ROLLBACK").await;
+                return Err(fault);
+            }
+        };
+        let heard = Heard { number, plan, known, results };
+        if let Err(error) = line.client.batch_execute("COMMIT").await {
+            let fault = Fault::from(error);
+            if matches!(fault, Fault::Lost(_)) {
+                *open = Some(heard);
+            }
+            return Err(fault);
+        }
+        Ok(self.settle(heard))
+    }
+
+    /// Remembers what a transaction has done, and wakes who waits for it.
+    fn settle(&mut self, heard: Heard) -> Vec<Result<(), StoreError>> {
+        let Heard { plan, known, results, .. } = heard;
+        if self.known.len() + known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
+        for (id, known) in known {
+            match known {
+                Some(known) => drop(self.known.insert(id, known)),
+                None => drop(self.known.remove(&id)),
+            }
+        }
+        for client in plan.told.iter().map(|told| told.client.as_str()).collect::<HashSet<_>>() {
+            self.bell.ring(client);
+        }
+        if !plan.deleted.is_empty() {
+            self.sweep_at = self.sweep_at.min(Instant::now());
+        }
+        results
+    }
+
+    /// Whether a transaction happened whose end was not heard.
+    async fn happened(&self, heard: &Heard) -> Result<bool, Fault> {
+        let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
+        let row = line.client.query_one("SELECT pg_xact_status($1::text::xid8)", &[&heard.number]).await?;
+        match row.get::<_, Option<&str>>(0) {
+            Some("committed") => Ok(true),
+            Some("aborted") => Ok(false),
+            Some(_) => Err(Fault::Again("a transaction whose connection is gone has not ended yet".into())),
+            None => Err(Fault::Refused("the database no longer knows whether a transaction happened".into())),
+        }
+    }
+
+    /// Has a connection that works.
+    async fn reach(&mut self) -> Result<(), Fault> {
+        if self.line.as_ref().is_some_and(|line| !line.client.is_closed()) {
+            return Ok(());
+        }
+        self.line = None;
+        let (client, connection) = self.reach.config.connect(self.reach.tls.clone()).await?;
+        let driven = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the database has ended");
+            }
+        });
+        let driven = driven.abort_handle();
+        let statements = Statements::prepare(&client).await?;
+        self.line = Some(Line { client, statements, driven });
+        Ok(())
+    }
+
+    /// Looks up what the group needs, and plans it.
+    async fn planned(&mut self, group: &[&[Write]]) -> Result<(Planner, Vec<Result<(), StoreError>>), Fault> {
+        let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
+        let (mut known, mut missing, mut made) = (HashMap::new(), Vec::new(), 0);
+        for write in group.iter().flat_map(|writes| writes.iter()) {
+            made += i64::from(matches!(write, Write::CreateSession(_) | Write::ForkSession { .. }));
+            for id in named(write).into_iter().flatten() {
+                if known.contains_key(id) {
+                    continue;
+                }
+                let here = self.known.get(id).cloned();
+                if here.is_none() {
+                    missing.push(id.as_str());
+                }
+                known.insert(id.clone(), here);
+            }
+        }
+        if !missing.is_empty() {
+            for (id, found) in line.statements.look_up(&line.client, &missing).await? {
+                known.insert(id, Some(found));
+            }
+        }
+        let mut shared = HashMap::new();
+        for write in group.iter().flat_map(|writes| writes.iter()) {
+            if let Write::ForkSession { row, parent, at, chain } = write
+                && let Some(Some(of)) = known.get(parent)
+            {
+                shared.insert(row.id.clone(), shared_of(&line.client, (parent, of), (*at, *chain)).await?);
+            }
+        }
+        let numbers = if made > 0 { line.statements.numbers(&line.client, made).await? } else { Vec::new() };
+        for number in &numbers {
+            if *number >= self.partition_upto {
+                self.partition_upto = schema::make_partition(&line.client, *number).await?;
+            }
+        }
+        let mut planner = Planner::new(known, shared, numbers);
+        let results = group.iter().map(|writes| planner.take(writes)).collect();
+        Ok((planner, results))
+    }
+
+    async fn sweep(&mut self) {
+        let began = Instant::now();
+        if self.is_down && self.line.is_none() {
+            self.sweep_at = began + SWEEP_LOOK;
+            return;
+        }
+        let swept = match self.reach().await {
+            Ok(()) => match &self.line {
+                Some(line) => sweep::slice(&line.client, Bounds::now(), &self.meter).await,
+                None => Ok(false),
+            },
+            Err(fault) => Err(fault),
+        };
+        self.sweep_at = match swept {
+            Ok(true) => Instant::now() + began.elapsed() * SWEEP_REST,
+            Ok(false) => Instant::now() + SWEEP_LOOK,
+            Err(fault) => {
+                let error = fault.told("sweep up", &self.reach.place);
+                tracing::warn!(%error, "deleted sessions could not be swept up yet");
+                Instant::now() + SWEEP_LOOK
+            }
+        };
+    }
+}
+
+/// A transaction as it was handed to the database.
+struct Heard {
+    /// Its number there.
+    number: String,
+    plan: Plan,
+    known: HashMap<SessionId, Option<Known>>,
+    results: Vec<Result<(), StoreError>>,
+}
+
+fn made_of(group: &mut Vec<Job>) -> Vec<(Vec<Write>, Committed)> {
+    crate::store::made::make_all(group)
+}
+
+fn is_fork(write: &Write) -> bool {
+    matches!(write, Write::ForkSession { .. })
+}
+
+/// The sessions that a write is about.
+fn named(write: &Write) -> [Option<&SessionId>; 2] {
+    match write {
+        Write::CreateSession(row) | Write::UpdateSession(row) => [Some(&row.id), None],
+        Write::ForkSession { row, parent, .. } => [Some(&row.id), Some(parent)],
+        Write::DeleteSession(id) | Write::Append(id, _) | Write::Said(id, ..) => [Some(id), None],
+        Write::SaveTurn(turn) => [Some(&turn.record.session_id), None],
+        Write::SaveGrant(_)
+        | Write::DeleteGrant(_)
+        | Write::SaveSpending(_)
+        | Write::SaveOutcome(_)
+        | Write::ForgetOutcome(_) => [None, None],
+    }
+}
+
+fn taken_of(writes: &[Write]) -> Option<StoreError> {
+    writes.iter().find_map(|write| match write {
+        Write::CreateSession(row) | Write::ForkSession { row, .. } => Some(StoreError::Taken(row.id.clone())),
+        _ => None,
+    })
+}
+
+async fn shared_of(
+    client: &Client,
+    (parent, of): (&SessionId, &Known),
+    (at, chain): (u64, Option<Chain>),
+) -> Result<Shared, Fault> {
+    let (base, depth) = fork::base_of(client, of.number, at).await?;
+    let here = chain.into_iter().chain([of.chain]).find(|chain| chain.seq() == at);
+    let chain = match here {
+        Some(chain) => chain,
+        None => fork::chain_at(client, (parent, of.number), at).await?,
+    };
+    Ok(Shared { base, chain, depth })
+}
