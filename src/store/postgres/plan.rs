@@ -172,13 +172,15 @@ impl Planner {
 
     /// The plan, and what is known of the sessions behind it.
     pub(super) fn finish(mut self) -> (Plan, HashMap<SessionId, Option<Known>>) {
+        let mut known: HashMap<i64, &mut Known> =
+            self.known.values_mut().flatten().map(|known| (known.number, known)).collect();
         for (session, events) in std::mem::take(&mut self.plan.events) {
             // The tags of a row follow from the chain before it.
             let Some(end) = self.plan.ends.get_mut(&session) else { continue };
             let mut chain = end.chain;
             rows_of(session, &events, &mut chain, &mut self.plan.log);
             end.chain = chain;
-            if let Some(known) = self.known.values_mut().flatten().find(|known| known.number == session) {
+            if let Some(known) = known.get_mut(&session) {
                 known.chain = chain;
             }
         }
@@ -403,4 +405,68 @@ fn rows_of(session: i64, events: &[Event], chain: &mut Chain, out: &mut Vec<LogR
 fn json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value)
         .map_err(|e| StoreError::Io { doing: "put a row into words".into(), cause: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{TurnId, TurnStatus};
+    use crate::store::conformance::{append, create, save, session_id};
+
+    fn planner(there: &[(&str, i64, u64)], numbers: &[i64]) -> Planner {
+        let known = there.iter().map(|(id, number, last_seq)| {
+            let known = Known { number: *number, client: String::new(), last_seq: *last_seq, chain: Chain::default() };
+            (session_id(id), Some(known))
+        });
+        Planner::new(known.collect(), HashMap::new(), numbers.iter().rev().copied().collect())
+    }
+
+    #[test]
+    fn a_group_is_one_value_of_each_row() {
+        let mut planner = planner(&[("a", 1, 2)], &[7]);
+        let turn = TurnId::generate();
+        let status = [TurnStatus::Queued, TurnStatus::Running, TurnStatus::Completed];
+        for (seq, status) in (3..).zip(status) {
+            planner.take(&[append("a", Some(&turn), seq..=seq), save("a", &turn, status)]).expect("planned");
+        }
+        planner.take(&[create("b"), append("b", None, 1..=1)]).expect("planned");
+        let (plan, known) = planner.finish();
+        let rows: Vec<_> = plan.log.iter().map(|row| (row.session, row.first, row.count)).collect();
+        assert_eq!(rows, [(1, 3, 3), (7, 1, 1)], "what follows one another is one row");
+        assert_eq!(plan.turns.iter().map(|turn| (turn.session, turn.open)).collect::<Vec<_>>(), [(1, false)]);
+        assert_eq!((plan.ends[&1].from, plan.ends[&1].chain.seq(), plan.ends[&7].from), (Some(2), 5, None));
+        assert_eq!(plan.created.keys().collect::<Vec<_>>(), [&7]);
+        let last = |id: &str| known[&session_id(id)].as_ref().map(|known| (known.last_seq, known.chain.seq()));
+        assert_eq!((last("a"), last("b")), (Some((5, 5)), Some((1, 1))));
+    }
+
+    #[test]
+    fn what_cannot_happen_leaves_nothing_and_takes_nobody_with_it() {
+        let mut planner = planner(&[("a", 1, 2), ("b", 2, 0)], &[7, 8]);
+        planner.take(&[append("a", None, 3..=3)]).expect("planned");
+        let gap = planner.take(&[append("b", None, 1..=1), create("c"), append("a", None, 9..=9)]);
+        assert!(matches!(gap, Err(StoreError::Io { .. })), "{gap:?}");
+        assert_eq!(planner.take(&[create("a")]), Err(StoreError::Taken(session_id("a"))));
+        assert_eq!(planner.take(&[append("none", None, 1..=1)]), Err(StoreError::NoSession(session_id("none"))));
+        planner.take(&[create("c"), append("a", None, 4..=4)]).expect("planned");
+        let (plan, _) = planner.finish();
+        assert_eq!(plan.log.iter().map(|row| (row.session, row.first, row.count)).collect::<Vec<_>>(), [(1, 3, 2)]);
+        assert_eq!(plan.created.keys().collect::<Vec<_>>(), [&7]);
+    }
+
+    #[test]
+    fn what_comes_and_goes_in_one_group_leaves_its_end_alone() {
+        let mut planner = planner(&[("a", 1, 2)], &[7]);
+        let turn = TurnId::generate();
+        planner
+            .take(&[Write::DeleteSession(session_id("a")), create("a"), append("a", Some(&turn), 1..=1)])
+            .expect("ok");
+        planner.take(&[save("a", &turn, TurnStatus::Running), Write::DeleteSession(session_id("a"))]).expect("planned");
+        assert_eq!(planner.take(&[append("a", None, 1..=1)]), Err(StoreError::NoSession(session_id("a"))));
+        let (plan, known) = planner.finish();
+        assert_eq!(plan.deleted, [1]);
+        assert!(plan.created.is_empty() && plan.log.is_empty() && plan.turns.is_empty() && plan.ends.is_empty());
+        assert_eq!(plan.told.iter().map(|told| (told.session, told.seq)).collect::<Vec<_>>(), [(1, None), (7, None)]);
+        assert!(known[&session_id("a")].is_none());
+    }
 }

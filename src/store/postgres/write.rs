@@ -32,6 +32,8 @@ const GROUP_MAX: usize = 1_024;
 const KNOWN_MAX: usize = 16_384;
 /// How long a group waits for a database that does not answer.
 const LOST_MAX: Duration = Duration::from_secs(30);
+/// How long a connection may take until it can be used, TLS and the log-in included.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Pauses between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Times that a group is tried when somebody else is in the way.
@@ -243,7 +245,8 @@ impl Writer {
         match row.get::<_, Option<&str>>(0) {
             Some("committed") => Ok(true),
             Some("aborted") => Ok(false),
-            Some(_) => Err(Fault::Again("a transaction whose connection is gone has not ended yet".into())),
+            // Its server process has not noticed yet that nobody is there.
+            Some(_) => Err(Fault::Lost("a transaction whose connection is gone has not ended yet".into())),
             None => Err(Fault::Refused("the database no longer knows whether a transaction happened".into())),
         }
     }
@@ -254,7 +257,8 @@ impl Writer {
             return Ok(());
         }
         self.line = None;
-        let (client, connection) = self.reach.config.connect(self.reach.tls.clone()).await?;
+        let connected = tokio::time::timeout(CONNECT_MAX, self.reach.config.connect(self.reach.tls.clone()));
+        let (client, connection) = connected.await.map_err(|_| Fault::Lost("no connection within 10 s".into()))??;
         let driven = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the database has ended");
