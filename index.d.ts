@@ -3086,6 +3086,11 @@ export interface SimseServerConfig {
   /** Where sessions are kept. Default: a directory for this working directory under the user's data directory, one for each server that runs. */
   readonly dataDirectory?: string
   /**
+   * Where sessions are: `sqlite` (the default), in the data directory, or `postgres://USER@HOST/DATABASE`; what turns did to files and
+   * the memory stay in the data directory. `PGPASSWORD` counts where the address has no password.
+   */
+  readonly store?: string
+  /**
    * The tools of all sessions, instead of the host tools: JavaScript ones are called by the server's loop.
    * Its hooks run after the server's. Its `permissionResolver` must agree before the server's own rules are asked.
    */

@@ -322,6 +322,7 @@ const configShape = shape({
   replayModels: optional(text),
   replaySpeed: optional(number(0, 1_000_000)),
   dataDirectory: optional(text),
+  store: optional(text),
   toolRegistry: optional((value, path, issues) => {
     if (!plain(value))
       issues.push({ path, message: `expected a registry that createToolRegistry made, got ${describe(value)}` })

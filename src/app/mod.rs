@@ -193,7 +193,7 @@ impl App {
     /// # Errors
     /// [`OpenError`] that names the setting or the directory.
     pub async fn open(settings: Settings, extras: Extras) -> Result<Arc<Self>, OpenError> {
-        let store = wiring::store(&settings.storage).await?;
+        let store = wiring::store(&settings).await?;
         Self::open_over(store, settings, extras).await
     }
 

@@ -12,6 +12,7 @@ impl App {
     /// All that would be refused in these settings, each once. Looks at directories, and blocks for as long as a disk takes.
     pub fn faults(settings: &Settings) -> Vec<OpenError> {
         let mut faults: Vec<OpenError> = roots::roots(settings).err().into_iter().collect();
+        faults.extend(wiring::database_fault(settings));
         faults.extend(wiring::embedder_fault(settings));
         match agents::configured(settings, None) {
             Err(error) => faults.push(error),

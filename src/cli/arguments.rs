@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::reach::Reach;
-use crate::config::Options;
+use crate::config::{Options, StoreAddress};
 use crate::protocol::{ClientId, SessionId, TokenName, TokenRole};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -112,6 +112,9 @@ pub(super) enum Command {
     /// hold is refused with its line and field.
     #[command(after_help = EXIT_CODES)]
     Import(Import),
+    /// Move all sessions between SQLite and PostgreSQL, and sum up what one of them has
+    #[command(after_help = EXIT_CODES)]
+    Store(Store),
     /// Log in at an MCP server of the configuration that wants it (OAuth), with a browser on this machine
     ///
     /// Prints the address to open and waits until the browser comes back. What comes of it is kept in the data directory,
@@ -142,6 +145,48 @@ pub(super) struct Place {
     /// The data directory [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
+}
+
+/// `simse store`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Store {
+    #[command(subcommand)]
+    pub(super) verb: StoreVerb,
+}
+
+/// What to do with stores.
+#[derive(Debug, Subcommand)]
+pub(super) enum StoreVerb {
+    /// Copy everything into an empty store, while no server has either of them
+    ///
+    /// Each log is followed by its hash chain on the way; what is damaged is named and nothing is copied. Before the copy can be seen it is
+    /// read back and held against what was read. Prints how much it was, and the hash of all of it.
+    Copy(StoreCopy),
+    /// Print how much a store has, and the hash of all of it, while no server has it
+    Sum(StoreSum),
+}
+
+/// `simse store copy`.
+#[derive(Debug, clap::Args)]
+pub(super) struct StoreCopy {
+    /// Where it comes from: sqlite (in the data directory) or postgres://…
+    #[arg(long, value_name = "STORE", default_value = "sqlite")]
+    pub(super) from: StoreAddress,
+    /// Where it goes to
+    #[arg(long, value_name = "STORE", default_value = "sqlite")]
+    pub(super) to: StoreAddress,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+/// `simse store sum`.
+#[derive(Debug, clap::Args)]
+pub(super) struct StoreSum {
+    /// The store: sqlite (in the data directory) or postgres://…
+    #[arg(long, value_name = "STORE", default_value = "sqlite")]
+    pub(super) of: StoreAddress,
+    #[command(flatten)]
+    pub(super) place: Place,
 }
 
 /// `simse attach`.

@@ -37,6 +37,7 @@ mod show;
 mod signal;
 mod start;
 mod stdio;
+mod store;
 mod supervised;
 mod token;
 mod tool_servers;
@@ -126,6 +127,7 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Check(arguments) => check::run(arguments),
             Command::Export(arguments) => transfer::export(arguments),
             Command::Import(arguments) => transfer::import(arguments).await,
+            Command::Store(arguments) => store::run(arguments.verb).await,
             Command::McpLogin(arguments) => tool_servers::log_in_at(arguments).await,
             Command::Trust(arguments) => tool_servers::trust(arguments),
             Command::Bridge => bridge::run(),

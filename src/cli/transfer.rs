@@ -17,6 +17,13 @@ use crate::store::{Inspection, SqliteStore, Store, StoreError, commit};
 pub(super) fn directory_of(place: Place) -> Result<PathBuf, Exit> {
     let options = Options { data_dir: place.data_dir, ..Options::default() };
     match Launch::resolve(options, place.config, Options::default()) {
+        Ok(launch) if launch.settings.database.is_some() => {
+            let store = launch.said.store.map(|store| store.to_string()).unwrap_or_default();
+            screen::problem(format!(
+                "the sessions are in {store}: this works on those of a data directory; `simse store copy` brings them there"
+            ));
+            Err(Exit::Usage)
+        }
         Ok(launch) => Ok(launch.data_directory),
         Err(error) => {
             screen::problem(error);

@@ -30,6 +30,11 @@ pub fn client_token() -> Option<SecretString> {
     secret("SIMSE_TOKEN")
 }
 
+/// The password for a database whose address has none (`PGPASSWORD`). None: no text, or an empty one.
+pub fn database_password() -> Option<SecretString> {
+    secret("PGPASSWORD")
+}
+
 fn secret(name: &str) -> Option<SecretString> {
     let text = std::env::var(name).ok().map(|text| text.trim().to_owned());
     text.filter(|text| !text.is_empty()).map(SecretString::from)

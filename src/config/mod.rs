@@ -26,13 +26,14 @@ mod resolve;
 mod schema;
 pub mod session_tokens;
 mod shown;
+mod store_address;
 mod supervision;
 mod telemetry;
 pub mod tokens;
 
 use std::path::PathBuf;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
 use crate::base::limit;
@@ -55,8 +56,8 @@ pub use definitions::{
 };
 pub use embedded::embedded_data_directory;
 pub use environment::{
-    PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, client_token, editor_program, find_program, find_program_in,
-    home_directory, inherited_environment, own_arguments, own_program, tool_door,
+    PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, client_token, database_password, editor_program, find_program,
+    find_program_in, home_directory, inherited_environment, own_arguments, own_program, tool_door,
 };
 pub use faults::{Fault, faults_of};
 pub use hooks::{HOOK_EVENTS, HookCommand};
@@ -72,6 +73,7 @@ pub use rehearsal::Rehearsal;
 pub use resolve::{ConfigError, Launch, Listen};
 pub use schema::schema;
 pub use shown::AT_ONCE;
+pub use store_address::{STORE_EXPECTED, StoreAddress};
 pub use supervision::Supervision;
 
 /// Everything that the application can be told.
@@ -89,6 +91,8 @@ pub struct Settings {
     pub stale_check: StaleCheck,
     /// Where sessions are kept.
     pub storage: Storage,
+    /// Where sessions are instead.
+    pub database: Option<Database>,
     /// What the programs of sessions are held to.
     pub sandbox: SandboxSettings,
     /// The model of new sessions, `provider/name`. None: the first that is configured, else `demo/scripted`.
@@ -157,7 +161,30 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Where sessions are kept.
+/// A PostgreSQL that has the tables of sessions.
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// `postgres://user@host/database`.
+    pub address: SecretString,
+    /// The user's password, where the address has none.
+    pub password: Option<SecretString>,
+}
+
+impl Database {
+    /// The database that an address names, with the password of the environment. None: sessions are in the data directory.
+    pub fn of(store: StoreAddress) -> Option<Self> {
+        Self::named(store, || database_password().map(|password| password.expose_secret().to_owned()))
+    }
+
+    fn named(store: StoreAddress, password: impl FnOnce() -> Option<String>) -> Option<Self> {
+        match store {
+            StoreAddress::Sqlite => None,
+            StoreAddress::Postgres(address) => Some(Self { address, password: password().map(Into::into) }),
+        }
+    }
+}
+
+/// Where the server keeps what is its own: sessions, unless they have a [`Database`], what turns did to files, and the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
     /// In memory; gone with the process.
@@ -358,6 +385,7 @@ impl Settings {
             stale_check: StaleCheck::default(),
             sandbox: SandboxSettings::default(),
             storage: Storage::Memory,
+            database: None,
             model: None,
             openai: OpenAiSettings::default(),
             providers: Vec::new(),

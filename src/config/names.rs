@@ -28,6 +28,8 @@ pub enum Setting {
     RecordModels,
     /// The recording that answers of models come from.
     ReplayModels,
+    /// Where sessions are.
+    Store,
 }
 
 /// Where settings come from, and so what they are called there.
@@ -53,6 +55,7 @@ impl Names {
             Setting::CompactionModel => ("compaction_model", "compactionModel"),
             Setting::RecordModels => ("record_models", "recordModels"),
             Setting::ReplayModels => ("replay_models", "replayModels"),
+            Setting::Store => ("store", "store"),
             Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),
             Setting::MemoryModel => ("memory_model", "memory.model"),
         };

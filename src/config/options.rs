@@ -14,7 +14,9 @@ use serde_json::{Map, Value};
 
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
-use super::{AcpServer, Address, AgentType, Bounds, ConfigError, HookCommand, McpServer, OpenAiApi, Provider};
+use super::{
+    AcpServer, Address, AgentType, Bounds, ConfigError, HookCommand, McpServer, OpenAiApi, Provider, StoreAddress,
+};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{Budget, PermissionMode, PermissionPolicy, PermissionRule};
@@ -153,6 +155,9 @@ options! {
     /// Where sessions, the token and the log of events are kept [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR", help_heading = "What it works on")]
     data_dir: PathBuf,
+    /// Where sessions are: sqlite, in the data directory, or postgres://USER@HOST/DATABASE, its password in PGPASSWORD [default: sqlite]
+    #[arg(long, value_name = "STORE", value_parser = store, help_heading = "What it works on")]
+    store: StoreAddress,
     /// What commands are held to by the operating system: read-only, workspace-write or off [default: workspace-write]
     #[arg(long, value_name = "MODE", value_parser = sandbox, help_heading = "What it works on")]
     sandbox: SandboxMode,
@@ -452,6 +457,10 @@ fn policy(text: &str) -> Result<PermissionPolicy, String> {
 
 fn sandbox(text: &str) -> Result<SandboxMode, String> {
     SandboxMode::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", SandboxMode::EXPECTED))
+}
+
+fn store(text: &str) -> Result<StoreAddress, String> {
+    StoreAddress::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", StoreAddress::EXPECTED))
 }
 
 fn stale_check(text: &str) -> Result<StaleCheck, String> {

@@ -16,7 +16,8 @@ use super::origin::{Origin, origins, others};
 use super::provider::add_variables;
 use super::telemetry;
 use super::{
-    Bounds, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings, default_permissions,
+    Bounds, Database, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings,
+    default_permissions,
 };
 use crate::base::{http, limit};
 
@@ -234,6 +235,7 @@ fn settings(
     let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
     settings.collector = collector;
     settings.storage = Storage::Directory(data_directory.to_owned());
+    settings.database = Database::named(all.store.unwrap_or_default(), || text(from, "PGPASSWORD"));
     let all_of = |name: &str, paths: Option<Vec<PathBuf>>| -> Result<Vec<PathBuf>, ConfigError> {
         paths.unwrap_or_default().iter().map(|path| directory(name, &from.directory.join(path))).collect()
     };

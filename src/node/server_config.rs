@@ -15,9 +15,9 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, AgentType, BOUNDS, Bounds, DefinitionFolders, HookCommand, InstructionDiscovery, KNOWN_PROVIDERS,
-    Limits, McpServer, MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings,
-    Settings, Storage, TapeSettings, ToolBridge, embedded_data_directory,
+    AcpServer, AgentType, BOUNDS, Bounds, Database, DefinitionFolders, HookCommand, InstructionDiscovery,
+    KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts,
+    SandboxSettings, Settings, Storage, StoreAddress, TapeSettings, ToolBridge, embedded_data_directory,
 };
 use crate::protocol::Budget;
 use crate::protocol::{PermissionConfig, PermissionMode};
@@ -49,6 +49,8 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     commands_dirs: Vec<PathBuf>,
     data_directory: Option<PathBuf>,
+    #[serde(default)]
+    store: StoreAddress,
     model: Option<String>,
     /// Those of JavaScript, their functions taken out.
     #[serde(default)]
@@ -248,6 +250,7 @@ impl ServerConfig {
                 ..SandboxSettings::default()
             },
             storage: storage(self.data_directory, &working_directory)?,
+            database: Database::of(self.store),
             model: self.model,
             openai: self
                 .openai

@@ -10,6 +10,8 @@
 //! did to files.
 
 pub mod chain;
+pub mod copy;
+mod directory;
 pub mod inspect;
 mod layer;
 mod lifecycle;
@@ -40,11 +42,12 @@ pub use crate::base::BoxFuture;
 use crate::protocol::{ClientId, Event, GrantId, RequestId, SessionId, TurnId};
 
 use chain::Chain;
+pub use directory::{Lock, hold_directory, hold_first_free};
 pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
-pub use postgres::PostgresStore;
+pub use postgres::{Home, PostgresStore};
 pub use rows::{
     Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, SharedPlaces, Steers,
     TurnRow,
@@ -82,6 +85,19 @@ pub enum StoreError {
         /// The decoder's words.
         cause: String,
     },
+    /// Another server writes to the database. Report it.
+    #[error("{place} is in use by another simse server: {holder}")]
+    Occupied {
+        /// The database.
+        place: String,
+        /// Machine and process.
+        holder: String,
+    },
+    /// This server was silent for so long that another one was put in its place. Nothing more is written by it.
+    #[error(
+        "another server has taken over from this one, which was silent for too long: nothing more is written by it"
+    )]
+    TakenOver,
     /// The file was written by a newer version.
     #[error("{path} has schema version {found}; this program knows up to {known}", path = path.display())]
     TooNew {

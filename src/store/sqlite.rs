@@ -9,7 +9,7 @@
 //! Invariant: one process holds a data directory at a time, by a lock on its file `lock`.
 
 mod chained;
-mod directory;
+pub(super) mod copied;
 mod fork;
 mod fresh;
 mod inspect;
@@ -32,6 +32,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
+use super::directory::{self, Lock, make_private_file};
 use super::layer::Layer;
 use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
 use super::{
@@ -40,11 +41,9 @@ use super::{
 };
 use crate::base::panics::broken;
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
-use directory::Lock;
 use places::{Moment, Places};
 use write::Job;
 
-pub(super) use directory::make_private_file;
 pub use inspect::Inspection;
 
 /// From so many commits on that wait, each more costs all others time.
@@ -90,8 +89,7 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::TooNew`], or [`StoreError::Io`] that names the path.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        directory::make(directory)?;
-        let lock = directory::lock(directory)?;
+        let lock = directory::hold_directory(directory)?;
         Self::open_locked(directory, lock)
     }
 
@@ -100,8 +98,7 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`]; [`StoreError::InUse`] when all are held.
     pub fn open_first_free(under: &Path) -> Result<Self, StoreError> {
-        directory::make(under)?;
-        let (directory, lock) = directory::lock_first_free(under)?;
+        let (directory, lock) = directory::hold_first_free(under)?;
         Self::open_locked(&directory, lock)
     }
 

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::config::{AcpServer, Address, AgentType, HookCommand, McpServer, OpenAiApi, Provider, schema};
+use crate::config::{
+    AcpServer, Address, AgentType, HookCommand, McpServer, OpenAiApi, Provider, STORE_EXPECTED, StoreAddress, schema,
+};
 use crate::protocol::{Budget, PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
@@ -82,6 +84,22 @@ impl Setting for Address {
     }
     fn schema() -> Value {
         json!({ "type": "string" })
+    }
+    fn show(&self) -> Value {
+        self.to_string().into()
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for StoreAddress {
+    const EXPECTED: &'static str = STORE_EXPECTED;
+    fn parse(text: &OsStr) -> Option<Self> {
+        text.to_str()?.parse().ok()
+    }
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^(sqlite|postgres(ql)?://.*)$" })
     }
     fn show(&self) -> Value {
         self.to_string().into()

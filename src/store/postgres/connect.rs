@@ -13,16 +13,20 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::store::StoreError;
+use super::fault::Fault;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time that the database takes for a statement, waits for a lock, and bears a transaction that does nothing; milliseconds.
-const LIMITS: &str = "-c statement_timeout=30000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=60000";
+/// Longest time that the database takes for a statement, waits for a lock, and bears a transaction that does nothing; milliseconds. The
+/// last is what a process that was frozen in the middle of one can hold others up for.
+const LIMITS: &str = "-c statement_timeout=30000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=3000";
+/// How long a connection may take until it can be used, TLS and the log-in included.
+const READY_MAX: Duration = Duration::from_secs(10);
 /// After so much silence the other side is asked whether it is still there; three times.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// How long what was sent may stay without an answer of the other machine.
@@ -47,16 +51,18 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// What a URL says.
+    /// What a URL says. `password`: where it has none.
     ///
     /// # Errors
-    /// [`StoreError::Io`] that says what is wrong with it, without what is secret.
-    pub(super) fn of(url: &str) -> Result<Self, StoreError> {
-        let wrong = |cause: String| StoreError::Io { doing: "read the address of the database".into(), cause };
+    /// What is wrong with it, without what is secret.
+    pub(super) fn of(url: &str, password: Option<&str>) -> Result<Self, String> {
         let (url, said) = parted(url);
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| wrong(words(&error)))?;
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| words(&error))?;
         if config.get_hosts().is_empty() {
-            return Err(wrong("it names no host".into()));
+            return Err("it names no host".into());
+        }
+        if let Some(password) = password.filter(|_| config.get_password().is_none()) {
+            config.password(password);
         }
         let (mode, verified) = match said.mode.as_deref() {
             Some("disable") => (SslMode::Disable, false),
@@ -64,7 +70,7 @@ impl Reach {
             Some("require" | "verify-ca" | "verify-full") => (SslMode::Require, true),
             Some(other) => {
                 let modes = "disable, prefer, require, verify-ca or verify-full";
-                return Err(wrong(format!("sslmode: expected {modes}; got {other}")));
+                return Err(format!("sslmode: expected {modes}; got {other}"));
             }
         };
         let options = config.get_options().map_or_else(|| LIMITS.to_owned(), |own| format!("{LIMITS} {own}"));
@@ -76,8 +82,22 @@ impl Reach {
         if config.get_application_name().is_none() {
             config.application_name("simse");
         }
-        let tls = MakeRustlsConnect::new(tls(verified, said.authorities.as_deref().map(Path::new)).map_err(wrong)?);
+        let tls = MakeRustlsConnect::new(tls(verified, said.authorities.as_deref().map(Path::new))?);
         Ok(Self { place: place_of(&config), config, tls })
+    }
+}
+
+impl Reach {
+    /// A connection of its own, and what drives it.
+    pub(super) async fn line(&self) -> Result<(Client, AbortOnDropHandle<()>), Fault> {
+        let connected = tokio::time::timeout(READY_MAX, self.config.connect(self.tls.clone()));
+        let (client, connection) = connected.await.map_err(|_| Fault::Lost("no connection within 10 s".into()))??;
+        let driven = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the database has ended");
+            }
+        });
+        Ok((client, AbortOnDropHandle::new(driven)))
     }
 }
 
@@ -224,7 +244,7 @@ mod tests {
             ("postgres://h/d?sslmode=require&sslrootcert=%2Fno%2Fsuch.pem", Err("/no/such.pem")),
         ];
         for (url, want) in table {
-            let found = Reach::of(url).map(|reach| reach.place.to_string()).map_err(|error| error.to_string());
+            let found = Reach::of(url, Some("s3cret-too")).map(|reach| reach.place.to_string());
             match (&found, want) {
                 (Ok(found), Ok(want)) => assert_eq!(found, want, "{url}"),
                 (Err(said), Err(want)) => assert!(said.contains(want) && !said.contains("s3cret"), "{url}: {said}"),

@@ -18,6 +18,8 @@ pub(super) enum Fault {
     Refused(String),
     /// What was known of a session is not so any more: somebody else has written to it.
     Stale,
+    /// Another server was put in this one's place.
+    Over,
     /// What the store itself found.
     Store(StoreError),
 }
@@ -70,6 +72,7 @@ impl Fault {
         let cause = match self {
             Self::Store(error) => return error,
             Self::Lost(cause) | Self::Again(cause) | Self::Refused(cause) => cause,
+            Self::Over => return StoreError::TakenOver,
             Self::Taken => "an id is taken".to_owned(),
             Self::Stale => "somebody else has written to the session".to_owned(),
         };

@@ -5,9 +5,11 @@
 //! follows one another of one turn is one row.
 
 mod connect;
+pub(in crate::store) mod copied;
 mod fault;
 mod fork;
 mod lifecycle;
+mod node;
 mod plan;
 mod read;
 mod schema;
@@ -24,9 +26,12 @@ use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, RecyclingMethod, R
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::connect::Reach;
 use self::fault::Fault;
+pub use self::node::Home;
+use self::node::Node;
 use self::write::{Job, Writer};
 use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
 use super::{
@@ -54,6 +59,9 @@ pub struct PostgresStore {
     writer: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
     bell: Arc<Bell>,
     meter: Arc<CommitMeter>,
+    node: Node,
+    beating: Mutex<Option<AbortOnDropHandle<()>>>,
+    home: Mutex<Home>,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -63,12 +71,18 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database of a URL (`postgres://user@host/database`), and makes its tables where they are not there.
+    /// Opens the database of a URL (`postgres://user@host/database`), and makes its tables where they are not there. One server has it at
+    /// a time: one that is silent is waited for.
     ///
     /// # Errors
-    /// [`StoreError::Io`] that names the place, never what is secret; [`StoreError::TooNew`].
-    pub async fn open(url: &str) -> Result<Self, StoreError> {
-        let reach = Reach::of(url)?;
+    /// [`StoreError::Io`] that names the place, never what is secret; [`StoreError::TooNew`]; [`StoreError::Occupied`].
+    pub async fn open((url, password): (&str, Option<&str>), home: Home) -> Result<Self, StoreError> {
+        let wrong = |cause| StoreError::Io { doing: "read the address of the database".into(), cause };
+        Self::open_as(Reach::of(url, password).map_err(wrong)?, home, false).await
+    }
+
+    /// The same; `beside`: beside others that write.
+    async fn open_as(reach: Reach, home: Home, beside: bool) -> Result<Self, StoreError> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(reach.config.clone(), reach.tls.clone(), manager);
         let pool = Pool::builder(manager).max_size(READERS_MAX).wait_timeout(Some(READER_WAIT));
@@ -81,11 +95,56 @@ impl PostgresStore {
         let (bell, meter) = (Arc::new(Bell::default()), Arc::new(CommitMeter::default()));
         *meter.ends.lock() = lifecycle::kept(&first).await.map_err(opened)?;
         *meter.outcomes.lock() = read::outcomes_kept(&first).await.map_err(opened)?;
+        let node = Node::join(&first, (&home, beside), &reach).await?;
         drop(first);
+        let (client, driven) = reach.line().await.map_err(opened)?;
+        let beating = Mutex::new(Some(node.beat(client, driven, reach.clone())));
         let (jobs, receiver) = mpsc::unbounded_channel();
-        let writer = Writer::new(reach.clone(), Arc::clone(&bell), Arc::clone(&meter));
+        let writer = Writer::new((reach.clone(), node.clone()), Arc::clone(&bell), Arc::clone(&meter));
         let writer = Arc::new(tokio::sync::Mutex::new(Some(tokio::spawn(writer.run(receiver)))));
-        Ok(Self { reach, pool, jobs: Mutex::new(Some(jobs)), writer, bell, meter })
+        Ok(Self {
+            reach,
+            pool,
+            jobs: Mutex::new(Some(jobs)),
+            writer,
+            bell,
+            meter,
+            node,
+            beating,
+            home: Mutex::new(home),
+        })
+    }
+
+    /// From now on nothing of that node is written.
+    #[cfg(test)]
+    async fn declare_over(&self, number: i64) -> Result<(), Fault> {
+        node::declare_over(&*self.pool.get().await?, number, None).await
+    }
+
+    /// Ends as a process that is killed.
+    #[cfg(test)]
+    fn forget(self) {
+        drop(self.beating.lock().take());
+        self.home.lock().give_back();
+    }
+
+    /// Whether an address can be used. Reaches nothing.
+    ///
+    /// # Errors
+    /// What was expected, without what is secret.
+    pub fn check_address(url: &str) -> Result<(), String> {
+        Reach::of(url, None).map(drop).map_err(|wrong| format!("the address of a PostgreSQL; {wrong}"))
+    }
+
+    /// Nobody has to wait for this server's silence.
+    async fn leave(&self) {
+        let left = match self.pool.get().await {
+            Ok(line) => self.node.leave(&line).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(fault) = left {
+            tracing::debug!(?fault, "the database was not told that this server has ended");
+        }
     }
 
     /// Reads; anew where the connection was lost: nothing is changed by it.
@@ -268,6 +327,9 @@ impl Store for PostgresStore {
 
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
+            if self.node.is_over() {
+                return Err(StoreError::TakenOver);
+            }
             self.session_count().await?;
             // An empty commit goes through the writer and its transaction.
             let (tx, rx) = tokio::sync::oneshot::channel();
@@ -285,7 +347,12 @@ impl Store for PostgresStore {
                 Some(writer) => writer.await,
                 None => Ok(()),
             };
+            drop(self.beating.lock().take());
+            if !self.node.is_over() {
+                self.leave().await;
+            }
             self.pool.close();
+            self.home.lock().give_back();
             let cause = |cause| format!("{}: the writer: {}", self.reach.place, broken(cause));
             ended.map_err(|error| StoreError::Io { doing: "close the database".into(), cause: cause(error) })
         })

@@ -101,6 +101,16 @@ const STEPS: &[&str] = &["
     CREATE INDEX lifecycle_of_session ON lifecycle (session) WHERE seq IS NOT NULL;
     CREATE INDEX lifecycle_end ON lifecycle (at, client, place) WHERE gone IS NOT NULL;
     CREATE TABLE lifecycle_newest (client text COLLATE \"C\" PRIMARY KEY, place bigint NOT NULL) WITH (fillfactor = 50);
+    CREATE SEQUENCE node_number AS integer;
+    CREATE TABLE node (
+        number bigint PRIMARY KEY DEFAULT nextval('node_number'),
+        home text,
+        name text NOT NULL,
+        version text NOT NULL,
+        joined_at timestamptz NOT NULL DEFAULT now(),
+        is_over boolean NOT NULL DEFAULT false
+    );
+    CREATE TABLE node_beat (node bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
     CREATE TABLE forgotten (one boolean PRIMARY KEY CHECK (one), place bigint NOT NULL, at bigint NOT NULL);
     INSERT INTO forgotten (one, place, at) VALUES (true, 0, 0);
 "];

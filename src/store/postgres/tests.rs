@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use super::PostgresStore;
+use super::connect::Reach;
+use super::{Home, PostgresStore};
 use crate::protocol::{TurnId, TurnStatus};
 use crate::store::conformance::{Shared, append, create, numbers, put, row, save, session_id};
-use crate::store::{StoreError, Write, commit};
+use crate::store::{Store as _, StoreError, Write, commit, hold_directory};
 
 /// A PostgreSQL of this test alone.
 pub(in crate::store) struct Postgres {
@@ -79,7 +80,19 @@ impl Postgres {
     }
 
     pub(in crate::store) async fn open(&self) -> Shared {
-        Arc::new(PostgresStore::open(&self.url()).await.expect("opens"))
+        Arc::new(self.try_open(None).await.expect("opens"))
+    }
+
+    /// As a server of that home.
+    async fn try_open(&self, home: Option<&Path>) -> Result<PostgresStore, StoreError> {
+        let lock = home.map(|home| hold_directory(home).expect("free"));
+        PostgresStore::open((&self.url(), None), Home::held_by(lock)).await
+    }
+
+    /// Beside others that write.
+    async fn open_beside(&self) -> PostgresStore {
+        let reach = Reach::of(&self.url(), None).expect("an address");
+        PostgresStore::open_as(reach, Home::held_by(None), true).await.expect("opens")
     }
 
     /// Does something over a connection of its own.
@@ -137,7 +150,8 @@ async fn what_was_called_back_is_there_after_a_crash_and_nothing_comes_twice() {
 #[tokio::test]
 async fn who_writes_behind_anothers_back_is_refused_and_learns_how_it_is() {
     let Some(postgres) = Postgres::start() else { return };
-    let (one, other) = (postgres.open().await, postgres.open().await);
+    let one = postgres.open().await;
+    let other: Shared = Arc::new(postgres.open_beside().await);
     put(&one, vec![create("a"), append("a", None, 1..=2)]).await;
     put(&other, vec![append("a", None, 3..=3)]).await;
     let late = commit(&one, vec![append("a", None, 3..=3)]).await;
@@ -191,9 +205,65 @@ async fn newer_tables_are_refused_and_a_database_that_is_away_is_said() {
     let Some(postgres) = Postgres::start() else { return };
     drop(postgres.open().await);
     postgres.raw("UPDATE simse_schema SET version = 99").await;
-    let refused = PostgresStore::open(&postgres.url()).await.err();
+    let refused = postgres.try_open(None).await.err();
     assert!(matches!(&refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
     postgres.tell("stop");
-    let refused = PostgresStore::open(&postgres.url()).await.err().map(|error| error.to_string());
+    let refused = postgres.try_open(None).await.err().map(|error| error.to_string());
     assert!(refused.as_ref().is_some_and(|said| said.contains("127.0.0.1") && said.contains("refused")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_database_has_one_server_and_who_is_silent_is_followed() {
+    let Some(postgres) = Postgres::start() else { return };
+    let (home, other) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let first = postgres.try_open(Some(home.path())).await.expect("opens");
+    let refused = postgres.try_open(Some(other.path())).await.err().map(|error| error.to_string());
+    let said = format!("is in use by another simse server: {} (pid {})", machine(), std::process::id());
+    assert!(refused.as_ref().is_some_and(|refused| refused.ends_with(&said)), "{refused:?}");
+    first.close().await.expect("closes");
+    // Who has left is not waited for.
+    let began = std::time::Instant::now();
+    let second = postgres.try_open(Some(other.path())).await.expect("opens");
+    assert!(began.elapsed() < super::node::SILENCE_MAX, "{:?}", began.elapsed());
+    // A process that was killed: its lock is free, and nobody beats for it.
+    second.forget();
+    let third = postgres.try_open(Some(other.path())).await.expect("the same home follows at once");
+    third.forget();
+    let began = std::time::Instant::now();
+    let fourth = postgres.try_open(Some(home.path())).await.expect("another one waits for its silence");
+    assert!(began.elapsed() >= super::node::SILENCE_MAX, "{:?}", began.elapsed());
+    fourth.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn who_was_declared_over_writes_nothing_more_and_says_so() {
+    let Some(postgres) = Postgres::start() else { return };
+    let first: Shared = Arc::new(postgres.open_beside().await);
+    put(&first, vec![create("a"), append("a", None, 1..=1)]).await;
+    // As one that was frozen in the middle of a transaction: who declares it over waits until the transaction has ended.
+    let (line, connection) = tokio_postgres::connect(&postgres.url(), tokio_postgres::NoTls).await.expect("connects");
+    tokio::spawn(connection);
+    let number: i64 = line.query_one("SELECT max(number) FROM node", &[]).await.expect("read").get(0);
+    let lock = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({}, {number})", super::node::LOCKS);
+    line.batch_execute(&lock).await.expect("locked");
+    let second = postgres.open_beside().await;
+    {
+        let declaring = second.declare_over(number);
+        tokio::pin!(declaring);
+        let early = tokio::time::timeout(std::time::Duration::from_millis(300), &mut declaring).await;
+        assert!(early.is_err(), "{early:?}");
+        line.batch_execute("COMMIT").await.expect("ends");
+        declaring.await.expect("declared over");
+    }
+    for _ in 0..2 {
+        assert_eq!(commit(&first, vec![append("a", None, 2..=2)]).await, Err(StoreError::TakenOver));
+    }
+    assert_eq!(first.check().await, Err(StoreError::TakenOver));
+    let second: Shared = Arc::new(second);
+    put(&second, vec![append("a", None, 2..=2)]).await;
+    assert_eq!(numbers(&first, "a", 0, 9).await, [1, 2], "it may still read");
+}
+
+fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::AbortHandle;
 use tokio_postgres::Client;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::statements::Statements;
 use super::connect::Reach;
 use super::fault::Fault;
+use super::node::Node;
 use super::plan::{Known, Plan, Planner, Shared};
 use super::{fork, schema, sweep};
 use crate::protocol::SessionId;
@@ -32,8 +33,6 @@ const GROUP_MAX: usize = 1_024;
 const KNOWN_MAX: usize = 16_384;
 /// How long a group waits for a database that does not answer.
 const LOST_MAX: Duration = Duration::from_secs(30);
-/// How long a connection may take until it can be used, TLS and the log-in included.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Pauses between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Times that a group is tried when somebody else is in the way.
@@ -52,17 +51,12 @@ pub(super) type Job = (Made, Committed);
 struct Line {
     client: Client,
     statements: Statements,
-    driven: AbortHandle,
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.driven.abort();
-    }
+    _driven: AbortOnDropHandle<()>,
 }
 
 pub(super) struct Writer {
     reach: Reach,
+    node: Node,
     line: Option<Line>,
     known: HashMap<SessionId, Known>,
     /// Sessions with smaller numbers have a partition of the log.
@@ -77,9 +71,19 @@ pub(super) struct Writer {
 
 impl Writer {
     /// On a database that has its tables.
-    pub(super) fn new(reach: Reach, bell: Arc<Bell>, meter: Arc<CommitMeter>) -> Self {
+    pub(super) fn new((reach, node): (Reach, Node), bell: Arc<Bell>, meter: Arc<CommitMeter>) -> Self {
         let known = HashMap::new();
-        Self { reach, line: None, known, partition_upto: 0, bell, meter, sweep_at: Instant::now(), is_down: false }
+        Self {
+            reach,
+            node,
+            line: None,
+            known,
+            partition_upto: 0,
+            bell,
+            meter,
+            sweep_at: Instant::now(),
+            is_down: false,
+        }
     }
 
     pub(super) async fn run(mut self, mut jobs: UnboundedReceiver<Job>) {
@@ -130,6 +134,10 @@ impl Writer {
                     (fault, _) => fault,
                 };
                 vec![Err(fault.told("write to the database", &self.reach.place))]
+            }
+            Err(Fault::Over) => {
+                self.node.end();
+                vec![Err(StoreError::TakenOver); group.len()]
             }
             Err(Fault::Lost(cause)) => {
                 let lost = Fault::Lost(cause).told("write to the database", &self.reach.place);
@@ -184,6 +192,9 @@ impl Writer {
         group: &[&[Write]],
         open: &mut Option<Heard>,
     ) -> Result<Vec<Result<(), StoreError>>, Fault> {
+        if self.node.is_over() && open.is_none() {
+            return Err(Fault::Over);
+        }
         self.reach().await?;
         if let Some(heard) = open.take() {
             match self.happened(&heard).await {
@@ -198,7 +209,7 @@ impl Writer {
         let (planner, results) = self.planned(group).await?;
         let (plan, known) = planner.finish();
         let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
-        let number = match line.statements.carry_out(&line.client, &plan).await {
+        let number = match line.statements.carry_out(&line.client, &plan, self.node.number).await {
             Ok(number) => number,
             Err(fault) => {
                 // A connection that is gone has rolled back by itself.
@@ -257,16 +268,9 @@ impl Writer {
             return Ok(());
         }
         self.line = None;
-        let connected = tokio::time::timeout(CONNECT_MAX, self.reach.config.connect(self.reach.tls.clone()));
-        let (client, connection) = connected.await.map_err(|_| Fault::Lost("no connection within 10 s".into()))??;
-        let driven = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the database has ended");
-            }
-        });
-        let driven = driven.abort_handle();
+        let (client, driven) = self.reach.line().await?;
         let statements = Statements::prepare(&client).await?;
-        self.line = Some(Line { client, statements, driven });
+        self.line = Some(Line { client, statements, _driven: driven });
         Ok(())
     }
 
@@ -313,7 +317,7 @@ impl Writer {
 
     async fn sweep(&mut self) {
         let began = Instant::now();
-        if self.is_down && self.line.is_none() {
+        if self.node.is_over() || self.is_down && self.line.is_none() {
             self.sweep_at = began + SWEEP_LOOK;
             return;
         }

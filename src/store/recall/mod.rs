@@ -34,7 +34,7 @@ pub use likeness::Likeness;
 pub use rank::Ranked;
 
 use super::StoreError;
-use super::sqlite::make_private_file;
+use super::directory::make_private_file;
 use crate::base::clock;
 
 /// A text to be remembered. Its limits are the caller's to check.

@@ -29,7 +29,7 @@ pub use state::{ContentId, FileState};
 use kept::{drop_changes, drop_oldest, drop_unused, keep, keep_less, merge, turn_number};
 
 use super::StoreError;
-use super::sqlite::make_private_file;
+use super::directory::make_private_file;
 use crate::base::deflate::inflated;
 use crate::base::limit;
 use crate::protocol::{SessionId, TurnId};

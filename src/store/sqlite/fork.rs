@@ -72,7 +72,7 @@ pub(super) fn join(
 }
 
 /// Takes the row apart in which event `at` is not the last one.
-fn split(connection: &Connection, number: i64, at: u64) -> rusqlite::Result<()> {
+pub(super) fn split(connection: &Connection, number: i64, at: u64) -> rusqlite::Result<()> {
     let mut find = connection.prepare_cached(
         "SELECT key, count, turn, at, body FROM log WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1",
     )?;

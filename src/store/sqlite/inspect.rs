@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::chained::{self, Stored};
-use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
 use super::{FILE, fork, fresh, said, schema, sound, typed};
 use crate::protocol::{Event, LATER_LIFECYCLE_TYPES, SessionId, SessionStatus, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
+use crate::store::directory::{self, Hold, Lock};
 use crate::store::inspect::{Fault, Inspected};
 use crate::store::{Question, StoreError};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::directory::make_private_file;
 use super::{chained, fresh, lifecycle, said};
 use crate::store::StoreError;
+use crate::store::directory::{self, make_private_file};
 use crate::store::layer::Layer;
 
 /// How long to wait for another connection's lock.
@@ -207,7 +207,7 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Sto
     let doing = "keep a copy of the database before it is brought to the newest version";
     let target = backup_path(path, version);
     let partial = target.with_extension("partial");
-    let broken = |e: std::io::Error| super::directory::failure(doing, &partial, &e);
+    let broken = |e: std::io::Error| directory::failure(doing, &partial, &e);
     // What an attempt before this one left; SQLite wants an empty file.
     match std::fs::remove_file(&partial) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(broken(e)),

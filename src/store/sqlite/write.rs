@@ -83,7 +83,7 @@ pub(super) fn start(
     path: &Path,
     (jobs, bell, meter): (Receiver<Job>, Arc<Bell>, Arc<CommitMeter>),
 ) -> Result<(Vec<JoinHandle<()>>, Arc<Places>), StoreError> {
-    let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
+    let failed = |e: std::io::Error| crate::store::directory::failure("start the writer", path, &e);
     let (wal, helper) = Wal::start(&mut connection, (path, layer)).map_err(failed)?;
     let unread = |e: rusqlite::Error| schema::failure("look for what is to be swept", path, &e);
     let next_number = sweep::next_number(&connection).map_err(unread)?;

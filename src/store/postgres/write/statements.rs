@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Statement};
 use crate::protocol::{ClientId, SessionId};
 use crate::store::chain::Chain;
 use crate::store::postgres::fault::Fault;
+use crate::store::postgres::node::LOCKS;
 use crate::store::postgres::plan::{End, Known, Plan, SessionColumns};
 use crate::store::postgres::read::status_number;
 
@@ -34,7 +35,7 @@ statements! {
     look_up: "SELECT session.id, number, coalesce(client, ''), seq, head FROM session
         JOIN log_end ON log_end.session = number WHERE id = ANY ($1)",
     numbers: "SELECT nextval('session_number') FROM generate_series(1, $1::bigint)",
-    transaction: "SELECT pg_current_xact_id()::text",
+    transaction: "SELECT pg_current_xact_id()::text, is_over FROM node WHERE number = $1",
     delete_sessions: "DELETE FROM session WHERE number = ANY ($1)",
     delete_ends: "DELETE FROM log_end WHERE session = ANY ($1)",
     doom: "INSERT INTO doomed (session) SELECT unnest($1::bigint[])",
@@ -126,15 +127,20 @@ impl Statements {
         Ok(rows.iter().rev().map(|row| row.get(0)).collect())
     }
 
-    /// Begins a transaction and does all of it but its end. Its number.
-    pub(super) async fn carry_out(&self, client: &Client, plan: &Plan) -> Result<String, Fault> {
+    /// Begins a transaction of a node and does all of it but its end. Its number.
+    ///
+    /// # Errors
+    /// [`Fault::Over`] when the node is: then nothing of it may be committed.
+    pub(super) async fn carry_out(&self, client: &Client, plan: &Plan, node: i64) -> Result<String, Fault> {
+        // Two statements: the second sees what was declared while the first waited.
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({LOCKS}, {node})");
         let begin = async {
-            client.batch_execute("BEGIN").await?;
+            client.batch_execute(&begin).await?;
             Ok::<_, Fault>(String::new())
         };
         let number = async {
-            let row = client.query_one(&self.transaction, &[]).await?;
-            Ok(row.get::<_, String>(0))
+            let row = client.query_opt(&self.transaction, &[&node]).await?.ok_or(Fault::Over)?;
+            if row.get(1) { Err(Fault::Over) } else { Ok(row.get::<_, String>(0)) }
         };
         // Each is sent when it is polled first: in this order, without waiting for the one before.
         let (_, number, (), (), (), ()) = tokio::try_join!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::store::StoreError;
-use crate::store::sqlite::directory;
+use crate::store::directory;
 
 /// How long it is not looked again.
 const LOOK: Duration = Duration::from_secs(1);

@@ -16,21 +16,31 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 const NUMBERED_MAX: u32 = 1_000;
 
 /// Makes the directory, and those above it, where they are not there; refuses one that others may write into.
-pub(super) fn make(directory: &Path) -> Result<(), StoreError> {
+fn make(directory: &Path) -> Result<(), StoreError> {
     own_directory::prepare(directory).map_err(|e| failure("use the data directory", directory, &e))
 }
 
 /// Makes a file that only its owner can read, where it is not there.
-pub(in crate::store) fn make_private_file(path: &Path) -> Result<(), StoreError> {
+pub(super) fn make_private_file(path: &Path) -> Result<(), StoreError> {
     open(path).map(drop).map_err(|e| failure("open the database", path, &e))
 }
 
-/// The directory's lock, held as long as this lives.
+/// The lock of a data directory, held as long as this lives.
 ///
 /// It is given back by word and not only by closing the file: a program that is just being started holds a copy of
 /// every open file for a moment.
 #[derive(Debug)]
-pub(super) struct Lock(File);
+pub struct Lock(File);
+
+impl Lock {
+    /// What no other lock on a machine that is up now is called. None: the system does not say.
+    pub(super) fn identity(&self) -> Option<String> {
+        use std::os::unix::fs::MetadataExt as _;
+        let since_start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let found = self.0.metadata().ok()?;
+        Some(format!("{} {}:{}", since_start.trim(), found.dev(), found.ino()))
+    }
+}
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -39,9 +49,27 @@ impl Drop for Lock {
     }
 }
 
+/// Makes the directory where it is not there, and takes its lock.
+///
+/// # Errors
+/// [`StoreError::InUse`]; [`StoreError::Io`] that names the path.
+pub fn hold_directory(directory: &Path) -> Result<Lock, StoreError> {
+    make(directory)?;
+    lock(directory)
+}
+
+/// The same of the first of the directories `under/0`, `under/1` … that no other process holds.
+///
+/// # Errors
+/// As [`hold_directory`]; [`StoreError::InUse`] when all are held.
+pub fn hold_first_free(under: &Path) -> Result<(PathBuf, Lock), StoreError> {
+    make(under)?;
+    lock_first_free(under)
+}
+
 /// Takes the directory's lock. Of a process that was killed a program that it was just starting may hold a copy for a
 /// moment longer: that is waited for.
-pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
+fn lock(directory: &Path) -> Result<Lock, StoreError> {
     let path = directory.join("lock");
     let file = open(&path).map_err(|e| failure("open the lock of the data directory", &path, &e))?;
     let until = Instant::now() + Duration::from_millis(limit::LEFT_LOCK_WAIT_MS);
@@ -106,7 +134,7 @@ pub(super) fn hold(directory: &Path) -> Result<Hold, StoreError> {
 }
 
 /// Takes the lock of the first numbered directory that is free.
-pub(super) fn lock_first_free(under: &Path) -> Result<(PathBuf, Lock), StoreError> {
+fn lock_first_free(under: &Path) -> Result<(PathBuf, Lock), StoreError> {
     for number in 0..NUMBERED_MAX {
         let directory = under.join(number.to_string());
         make(&directory)?;

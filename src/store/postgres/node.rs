@@ -1,0 +1,222 @@
+//! Who may write: each server is a node, with a number that is never given twice.
+//!
+//! A node counts up its beat once a second. Who watches it and has not seen it count for [`SILENCE_MAX`] may declare it over. Every
+//! transaction of a node asks, under a lock that whoever declares it over has to have alone, whether it is over: behind that declaration
+//! nothing of it is written any more, however late it wakes. Silence is measured by who watches: no clock is held against another one.
+//!
+//! Nodes of one home (a data directory, which one process holds at a time) follow one another: a new one declares the one before it over
+//! at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::Client;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::connect::Reach;
+use super::fault::Fault;
+use crate::store::{Lock, StoreError};
+
+/// What the locks of nodes are known by: `sims` as a number.
+pub(super) const LOCKS: i32 = 0x7369_6d73;
+/// Time between two beats.
+const BEAT: Duration = Duration::from_secs(1);
+/// A node that has not been seen to beat for so long may be declared over.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(4);
+/// Time between two looks at another node's beat.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long a beat may take before its connection is made anew.
+const BEAT_MAX: Duration = Duration::from_secs(3);
+/// Days after which nothing is left of nodes that are over.
+const KEPT_DAYS: i32 = 7;
+
+/// This server among those that have written to the database.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    /// Never given twice.
+    pub(super) number: i64,
+    is_over: Arc<AtomicBool>,
+}
+
+/// Whose node it is.
+#[derive(Debug)]
+pub struct Home {
+    /// One process has it at a time. None: nobody knows it again.
+    id: Option<String>,
+    /// For people: the machine and the process.
+    name: String,
+    lock: Option<Lock>,
+}
+
+impl Home {
+    /// Of who holds a data directory; None: of nobody who is known again. It is held until the store is closed.
+    pub fn held_by(lock: Option<Lock>) -> Self {
+        let machine = rustix::system::uname();
+        let name = format!("{} (pid {})", machine.nodename().to_string_lossy(), std::process::id());
+        Self { id: lock.as_ref().and_then(Lock::identity), name, lock }
+    }
+
+    pub(super) fn give_back(&mut self) {
+        drop(self.lock.take());
+    }
+}
+
+impl Node {
+    /// Joins, when no other node is left, or `beside` others. Waits for one that is silent, and refuses when it is not.
+    ///
+    /// # Errors
+    /// [`StoreError::Occupied`] as long as another one beats.
+    pub(super) async fn join(
+        client: &Client,
+        (home, beside): (&Home, bool),
+        reach: &Reach,
+    ) -> Result<Self, StoreError> {
+        let failed = |fault: Fault| fault.told("join the servers of the database", &reach.place);
+        if let Some(id) = &home.id {
+            succeed(client, id).await.map_err(failed)?;
+        }
+        let mut seen: HashMap<i64, (i64, Instant)> = HashMap::new();
+        loop {
+            let others = others(client).await.map_err(failed)?;
+            if others.is_empty() || beside {
+                if let Some(number) = enter(client, home, beside).await.map_err(failed)? {
+                    return Ok(Self { number, is_over: Arc::default() });
+                }
+                continue;
+            }
+            for Other { number, beat, name } in others {
+                let (before, since) = *seen.entry(number).or_insert_with(|| (beat, Instant::now()));
+                if before != beat {
+                    let place = reach.place.to_string();
+                    return Err(StoreError::Occupied { place, holder: name });
+                }
+                if since.elapsed() >= SILENCE_MAX {
+                    declare_over(client, number, Some(beat)).await.map_err(failed)?;
+                    tracing::warn!(node = number, name, "a server was silent: it is declared over");
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Beats as long as what is returned lives.
+    pub(super) fn beat(&self, client: Client, driven: AbortOnDropHandle<()>, reach: Reach) -> AbortOnDropHandle<()> {
+        let node = self.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move { node.keep_beating((client, driven), &reach).await }))
+    }
+
+    async fn keep_beating(&self, line: (Client, AbortOnDropHandle<()>), reach: &Reach) {
+        let mut line = Some(line);
+        let mut ticks = tokio::time::interval(BEAT);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !self.is_over() {
+            ticks.tick().await;
+            if line.as_ref().is_none_or(|(client, _)| client.is_closed()) {
+                line = reach.line().await.ok();
+            }
+            let Some((client, _)) = &line else { continue };
+            match tokio::time::timeout(BEAT_MAX, self.count(client)).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => self.end(),
+                Ok(Err(fault)) => {
+                    tracing::debug!(?fault, "a beat was not heard");
+                    line = None;
+                }
+                Err(_) => line = None,
+            }
+        }
+    }
+
+    /// Counts up. False: it is over.
+    async fn count(&self, client: &Client) -> Result<bool, Fault> {
+        let sql = "UPDATE node_beat SET beat = beat + 1 WHERE node = $1
+            AND NOT (SELECT is_over FROM node WHERE number = $1)";
+        Ok(client.execute(sql, &[&self.number]).await? == 1)
+    }
+
+    /// Whether it was declared over.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Notes that it was declared over.
+    pub(super) fn end(&self) {
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            tracing::error!(node = self.number, "another server has taken over from this one: it writes nothing more");
+        }
+    }
+
+    /// Leaves: nobody has to wait for its silence.
+    pub(super) async fn leave(&self, client: &Client) -> Result<(), Fault> {
+        self.is_over.store(true, Ordering::Release);
+        declare_over(client, self.number, None).await
+    }
+}
+
+struct Other {
+    number: i64,
+    beat: i64,
+    name: String,
+}
+
+/// Nodes that are not over.
+async fn others(client: &Client) -> Result<Vec<Other>, Fault> {
+    let sql = "SELECT number, beat, name FROM node JOIN node_beat ON node_beat.node = number WHERE NOT is_over";
+    let rows = client.query(sql, &[]).await?;
+    Ok(rows.iter().map(|row| Other { number: row.get(0), beat: row.get(1), name: row.get(2) }).collect())
+}
+
+/// Declares over what was before this one at the same home.
+async fn succeed(client: &Client, home: &str) -> Result<(), Fault> {
+    for row in client.query("SELECT number FROM node WHERE home = $1 AND NOT is_over", &[&home]).await? {
+        declare_over(client, row.get(0), None).await?;
+    }
+    Ok(())
+}
+
+/// Enters, as the only one unless it is `beside` others. None: another one was faster.
+async fn enter(client: &Client, home: &Home, beside: bool) -> Result<Option<i64>, Fault> {
+    let id = home.id.as_deref();
+    let work = async {
+        client.batch_execute("BEGIN; LOCK TABLE node IN SHARE ROW EXCLUSIVE MODE").await?;
+        let sql = "INSERT INTO node (home, name, version) SELECT $1, $2, $3
+            WHERE $4 OR NOT EXISTS (SELECT 1 FROM node WHERE NOT is_over) RETURNING number";
+        let entered = client.query_opt(sql, &[&id, &home.name, &env!("CARGO_PKG_VERSION"), &beside]).await?;
+        let number: Option<i64> = entered.map(|row| row.get(0));
+        if let Some(number) = number {
+            client.execute("INSERT INTO node_beat (node, beat) VALUES ($1, 0)", &[&number]).await?;
+            let old = "WITH gone AS (DELETE FROM node WHERE is_over AND joined_at < now() - make_interval(days => $1)
+                RETURNING number) DELETE FROM node_beat USING gone WHERE node = gone.number";
+            client.execute(old, &[&KEPT_DAYS]).await?;
+        }
+        client.batch_execute("COMMIT").await?;
+        Ok(number)
+    };
+    undone(client, work.await).await
+}
+
+/// From now on nothing of that node is written. `beat`: if it has not beaten since.
+pub(super) async fn declare_over(client: &Client, number: i64, beat: Option<i64>) -> Result<(), Fault> {
+    let lock = i32::try_from(number).unwrap_or(i32::MAX);
+    let work = async {
+        client.batch_execute("BEGIN").await?;
+        // Nobody has it but a transaction of that node that is under way.
+        client.execute("SELECT pg_advisory_xact_lock($1, $2)", &[&LOCKS, &lock]).await?;
+        let sql = "UPDATE node SET is_over = true WHERE number = $1
+            AND ($2::bigint IS NULL OR $2 = (SELECT beat FROM node_beat WHERE node = $1))";
+        client.execute(sql, &[&number, &beat]).await?;
+        client.batch_execute("COMMIT").await?;
+        Ok(())
+    };
+    undone(client, work.await).await
+}
+
+async fn undone<T>(client: &Client, done: Result<T, Fault>) -> Result<T, Fault> {
+    if done.is_err() {
+        // A connection that is gone has rolled back by itself.
+        let _ = client.batch_execute("ROLLBACK").await;
+    }
+    done
+}
