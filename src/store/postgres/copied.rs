@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Row};
 use super::connect::Reach;
 use super::fault::Fault;
 use super::node::{Home, Node};
-use super::{node, read, schema};
+use super::{read, schema};
 use crate::store::StoreError;
 use crate::store::copy::{Kept, KeptListed, KeptRow, KeptSession};
 
@@ -75,10 +75,10 @@ impl Held {
             number = schema::make_partition(&self.client, number).await?;
         }
         // It may take as long as it takes. Nobody writes meanwhile.
-        let (locks, node) = (node::LOCKS, self.node.number);
         let begin = format!(
             "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
-            SELECT pg_advisory_xact_lock_shared({locks}, {node}); SELECT setval('session_number', {}, false)",
+            UPDATE node SET written = written + 1 WHERE number = {}; SELECT setval('session_number', {}, false)",
+            self.node.number,
             next.max(1)
         );
         Ok(self.client.batch_execute(&begin).await?)

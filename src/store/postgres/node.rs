@@ -1,8 +1,10 @@
 //! Who may write: each server is a node, with a number that is never given twice.
 //!
 //! A node counts up its beat once a second. Who watches it and has not seen it count for [`SILENCE_MAX`] may declare it over. Every
-//! transaction of a node asks, under a lock that whoever declares it over has to have alone, whether it is over: behind that declaration
-//! nothing of it is written any more, however late it wakes. Silence is measured by who watches: no clock is held against another one.
+//! transaction of a node writes its own number into the node's row (`written`), unless the node is over: behind that declaration nothing of
+//! it is written any more, however late it wakes, and who declares it waits for the transaction that is under way. By the same number a
+//! node knows whether a transaction happened whose end it did not hear. Silence is measured by who watches: no clock is held against
+//! another one.
 //!
 //! Nodes of one home (a data directory, which one process holds at a time) follow one another: a new one declares the one before it over
 //! at once.
@@ -19,8 +21,6 @@ use super::connect::Reach;
 use super::fault::Fault;
 use crate::store::{Lock, StoreError};
 
-/// What the locks of nodes are known by: `sims` as a number.
-pub(super) const LOCKS: i32 = 0x7369_6d73;
 /// Time between two beats.
 const BEAT: Duration = Duration::from_secs(1);
 /// A node that has not been seen to beat for so long may be declared over.
@@ -180,7 +180,9 @@ async fn succeed(client: &Client, home: &str) -> Result<(), Fault> {
 async fn enter(client: &Client, home: &Home, beside: bool) -> Result<Option<i64>, Fault> {
     let id = home.id.as_deref();
     let work = async {
-        client.batch_execute("BEGIN; LOCK TABLE node IN SHARE ROW EXCLUSIVE MODE").await?;
+        client.batch_execute("BEGIN").await?;
+        // One enters at a time.
+        client.execute("SELECT pg_advisory_xact_lock($1)", &[&super::schema::LOCK]).await?;
         let sql = "INSERT INTO node (home, name, version) SELECT $1, $2, $3
             WHERE $4 OR NOT EXISTS (SELECT 1 FROM node WHERE NOT is_over) RETURNING number";
         let entered = client.query_opt(sql, &[&id, &home.name, &env!("CARGO_PKG_VERSION"), &beside]).await?;
@@ -194,29 +196,18 @@ async fn enter(client: &Client, home: &Home, beside: bool) -> Result<Option<i64>
         client.batch_execute("COMMIT").await?;
         Ok(number)
     };
-    undone(client, work.await).await
+    let entered = work.await;
+    if entered.is_err() {
+        // A connection that is gone has rolled back by itself.
+        let _ = client.batch_execute("ROLLBACK").await;
+    }
+    entered
 }
 
 /// From now on nothing of that node is written. `beat`: if it has not beaten since.
 pub(super) async fn declare_over(client: &Client, number: i64, beat: Option<i64>) -> Result<(), Fault> {
-    let lock = i32::try_from(number).unwrap_or(i32::MAX);
-    let work = async {
-        client.batch_execute("BEGIN").await?;
-        // Nobody has it but a transaction of that node that is under way.
-        client.execute("SELECT pg_advisory_xact_lock($1, $2)", &[&LOCKS, &lock]).await?;
-        let sql = "UPDATE node SET is_over = true WHERE number = $1
-            AND ($2::bigint IS NULL OR $2 = (SELECT beat FROM node_beat WHERE node = $1))";
-        client.execute(sql, &[&number, &beat]).await?;
-        client.batch_execute("COMMIT").await?;
-        Ok(())
-    };
-    undone(client, work.await).await
-}
-
-async fn undone<T>(client: &Client, done: Result<T, Fault>) -> Result<T, Fault> {
-    if done.is_err() {
-        // A connection that is gone has rolled back by itself.
-        let _ = client.batch_execute("ROLLBACK").await;
-    }
-    done
+    let sql = "UPDATE node SET is_over = true WHERE number = $1
+        AND ($2::bigint IS NULL OR $2 = (SELECT beat FROM node_beat WHERE node = $1))";
+    client.execute(sql, &[&number, &beat]).await?;
+    Ok(())
 }

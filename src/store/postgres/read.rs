@@ -354,11 +354,15 @@ pub(super) async fn outcome(client: &Client, name: &str) -> Read<Option<OutcomeR
 }
 
 /// How many outcomes there are, about: numbers are given in order, and the oldest go first.
+pub(super) const COUNT_OUTCOMES: &str =
+    "SELECT (SELECT max(number) FROM outcome) - number + 1, at FROM outcome ORDER BY number LIMIT 1";
+
+pub(super) fn outcomes_of(row: &Row) -> OutcomesKept {
+    OutcomesKept { count: number(row, 0), oldest_at: number(row, 1) }
+}
+
 pub(super) async fn outcomes_kept(client: &tokio_postgres::Client) -> Read<OutcomesKept> {
-    let sql = "SELECT (SELECT max(number) FROM outcome) - number + 1, at FROM outcome ORDER BY number LIMIT 1";
-    let row = client.query_opt(sql, &[]).await?;
-    Ok(row
-        .map_or_else(OutcomesKept::default, |row| OutcomesKept { count: number(&row, 0), oldest_at: number(&row, 1) }))
+    Ok(client.query_opt(COUNT_OUTCOMES, &[]).await?.as_ref().map_or_else(OutcomesKept::default, outcomes_of))
 }
 
 pub(super) async fn session_count(client: &Client) -> Read<u64> {

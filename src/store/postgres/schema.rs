@@ -10,7 +10,7 @@ use super::fault::Fault;
 use crate::store::StoreError;
 
 /// What holds everybody off who would change tables at the same time: `simse` as a number.
-const LOCK: i64 = 0x73_69_6d_73_65;
+pub(super) const LOCK: i64 = 0x73_69_6d_73_65;
 /// Sessions of one partition of the log.
 const PARTITION_SESSIONS: i64 = 1 << 17;
 
@@ -108,8 +108,9 @@ const STEPS: &[&str] = &["
         name text NOT NULL,
         version text NOT NULL,
         joined_at timestamptz NOT NULL DEFAULT now(),
-        is_over boolean NOT NULL DEFAULT false
-    );
+        is_over boolean NOT NULL DEFAULT false,
+        written bigint NOT NULL DEFAULT 0
+    ) WITH (fillfactor = 20);
     CREATE TABLE node_beat (node bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
     CREATE TABLE forgotten (one boolean PRIMARY KEY CHECK (one), place bigint NOT NULL, at bigint NOT NULL);
     INSERT INTO forgotten (one, place, at) VALUES (true, 0, 0);

@@ -2,7 +2,8 @@
 //!
 //! What can be refused without the database is refused while the group is planned, and touches no other commit. Where the database
 //! refuses a group, each of its commits is tried alone. A connection that is lost is made anew, for [`LOST_MAX`]; whether a transaction
-//! happened whose end was not heard is asked by its number, so that it happens once, also over a restart of the database.
+//! happened whose end was not heard is looked up by its number in the node's row, so that it happens once, also over a restart of the
+//! database.
 
 mod statements;
 
@@ -25,7 +26,7 @@ use crate::protocol::SessionId;
 use crate::store::chain::Chain;
 use crate::store::lifecycle::{Bell, Bounds};
 use crate::store::meters::events_of;
-use crate::store::{CommitMeter, Committed, Made, StoreError, Write};
+use crate::store::{CommitMeter, Committed, Made, OutcomesKept, StoreError, Write};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 1_024;
@@ -63,6 +64,8 @@ pub(super) struct Writer {
     partition_upto: i64,
     bell: Arc<Bell>,
     meter: Arc<CommitMeter>,
+    /// The number of the last transaction that was begun.
+    nth: i64,
     /// When is swept up again.
     sweep_at: Instant,
     /// The database did not answer for so long that commits were refused: the next is tried once.
@@ -81,6 +84,7 @@ impl Writer {
             partition_upto: 0,
             bell,
             meter,
+            nth: 0,
             sweep_at: Instant::now(),
             is_down: false,
         }
@@ -209,15 +213,16 @@ impl Writer {
         let (planner, results) = self.planned(group).await?;
         let (plan, known) = planner.finish();
         let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
-        let number = match line.statements.carry_out(&line.client, &plan, self.node.number).await {
-            Ok(number) => number,
+        self.nth += 1;
+        let outcomes = match line.statements.carry_out(&line.client, &plan, (self.node.number, self.nth)).await {
+            Ok(outcomes) => outcomes,
             Err(fault) => {
                 // A connection that is gone has rolled back by itself.
                 let _ = line.client.batch_execute("ROLLBACK").await;
                 return Err(fault);
             }
         };
-        let heard = Heard { number, plan, known, results };
+        let heard = Heard { nth: self.nth, plan, known, results, outcomes };
         if let Err(error) = line.client.batch_execute("COMMIT").await {
             let fault = Fault::from(error);
             if matches!(fault, Fault::Lost(_)) {
@@ -230,7 +235,7 @@ impl Writer {
 
     /// Remembers what a transaction has done, and wakes who waits for it.
     fn settle(&mut self, heard: Heard) -> Vec<Result<(), StoreError>> {
-        let Heard { plan, known, results, .. } = heard;
+        let Heard { plan, known, results, outcomes, .. } = heard;
         if self.known.len() + known.len() > KNOWN_MAX {
             self.known.clear();
         }
@@ -243,6 +248,9 @@ impl Writer {
         for client in plan.told.iter().map(|told| told.client.as_str()).collect::<HashSet<_>>() {
             self.bell.ring(client);
         }
+        if let Some(kept) = outcomes {
+            *self.meter.outcomes.lock() = kept;
+        }
         if !plan.deleted.is_empty() {
             self.sweep_at = self.sweep_at.min(Instant::now());
         }
@@ -252,14 +260,10 @@ impl Writer {
     /// Whether a transaction happened whose end was not heard.
     async fn happened(&self, heard: &Heard) -> Result<bool, Fault> {
         let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
-        let row = line.client.query_one("SELECT pg_xact_status($1::text::xid8)", &[&heard.number]).await?;
-        match row.get::<_, Option<&str>>(0) {
-            Some("committed") => Ok(true),
-            Some("aborted") => Ok(false),
-            // Its server process has not noticed yet that nobody is there.
-            Some(_) => Err(Fault::Lost("a transaction whose connection is gone has not ended yet".into())),
-            None => Err(Fault::Refused("the database no longer knows whether a transaction happened".into())),
-        }
+        // It waits for the end of that transaction, should its server process not have noticed yet that nobody is there.
+        let sql = "SELECT written FROM node WHERE number = $1 FOR UPDATE";
+        let row = line.client.query_opt(sql, &[&self.node.number]).await?.ok_or(Fault::Over)?;
+        Ok(row.get::<_, i64>(0) == heard.nth)
     }
 
     /// Has a connection that works.
@@ -342,11 +346,12 @@ impl Writer {
 
 /// A transaction as it was handed to the database.
 struct Heard {
-    /// Its number there.
-    number: String,
+    /// Its number in the node's row.
+    nth: i64,
     plan: Plan,
     known: HashMap<SessionId, Option<Known>>,
     results: Vec<Result<(), StoreError>>,
+    outcomes: Option<OutcomesKept>,
 }
 
 fn made_of(group: &mut Vec<Job>) -> Vec<(Vec<Write>, Committed)> {

@@ -7,11 +7,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 use crate::protocol::{ClientId, SessionId};
+use crate::store::OutcomesKept;
 use crate::store::chain::Chain;
 use crate::store::postgres::fault::Fault;
-use crate::store::postgres::node::LOCKS;
 use crate::store::postgres::plan::{End, Known, Plan, SessionColumns};
-use crate::store::postgres::read::status_number;
+use crate::store::postgres::read::{COUNT_OUTCOMES, outcomes_of, status_number};
 
 /// Outcomes that may go with each that comes.
 const SWEPT: i64 = 4;
@@ -35,7 +35,7 @@ statements! {
     look_up: "SELECT session.id, number, coalesce(client, ''), seq, head FROM session
         JOIN log_end ON log_end.session = number WHERE id = ANY ($1)",
     numbers: "SELECT nextval('session_number') FROM generate_series(1, $1::bigint)",
-    transaction: "SELECT pg_current_xact_id()::text, is_over FROM node WHERE number = $1",
+    mark: "UPDATE node SET written = $2 WHERE number = $1 AND NOT is_over",
     delete_sessions: "DELETE FROM session WHERE number = ANY ($1)",
     delete_ends: "DELETE FROM log_end WHERE session = ANY ($1)",
     doom: "INSERT INTO doomed (session) SELECT unnest($1::bigint[])",
@@ -78,6 +78,7 @@ statements! {
             number = CASE WHEN outcome.at < $5 THEN excluded.number ELSE outcome.number END
         WHERE outcome.at < $5 OR (outcome.body IS NULL AND excluded.body IS NOT NULL)",
     forget_outcomes: "DELETE FROM outcome WHERE name = ANY ($1) AND body IS NULL",
+    count_outcomes: COUNT_OUTCOMES,
     sweep_outcomes: "DELETE FROM outcome WHERE number IN (
         SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT $1) AS oldest WHERE at < $2)",
     // The row of a client is held until the end: its places become visible in their order, whoever else writes.
@@ -127,32 +128,36 @@ impl Statements {
         Ok(rows.iter().rev().map(|row| row.get(0)).collect())
     }
 
-    /// Begins a transaction of a node and does all of it but its end. Its number.
+    /// Begins the transaction of a node that has that number, and does all of it but its end. How many outcomes there are then, where that
+    /// has changed.
     ///
     /// # Errors
     /// [`Fault::Over`] when the node is: then nothing of it may be committed.
-    pub(super) async fn carry_out(&self, client: &Client, plan: &Plan, node: i64) -> Result<String, Fault> {
-        // Two statements: the second sees what was declared while the first waited.
-        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({LOCKS}, {node})");
+    pub(super) async fn carry_out(
+        &self,
+        client: &Client,
+        plan: &Plan,
+        (node, nth): (i64, i64),
+    ) -> Result<Option<OutcomesKept>, Fault> {
         let begin = async {
-            client.batch_execute(&begin).await?;
-            Ok::<_, Fault>(String::new())
+            client.batch_execute("BEGIN").await?;
+            Ok::<_, Fault>(())
         };
-        let number = async {
-            let row = client.query_opt(&self.transaction, &[&node]).await?.ok_or(Fault::Over)?;
-            if row.get(1) { Err(Fault::Over) } else { Ok(row.get::<_, String>(0)) }
+        let mark = async {
+            let marked = client.execute(&self.mark, &[&node, &nth]).await?;
+            if marked == 1 { Ok(()) } else { Err(Fault::Over) }
         };
         // Each is sent when it is polled first: in this order, without waiting for the one before.
-        let (_, number, (), (), (), ()) = tokio::try_join!(
+        let ((), (), (), (), outcomes, ()) = tokio::try_join!(
             biased;
             begin,
-            number,
+            mark,
             self.sessions(client, plan),
             self.logs(client, plan),
             self.others(client, plan),
             self.told(client, plan),
         )?;
-        Ok(number)
+        Ok(outcomes)
     }
 
     async fn sessions(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
@@ -249,8 +254,8 @@ impl Statements {
         Ok(())
     }
 
-    async fn others(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
-        tokio::try_join!(
+    async fn others(&self, client: &Client, plan: &Plan) -> Result<Option<OutcomesKept>, Fault> {
+        let ((), (), (), (), outcomes) = tokio::try_join!(
             biased;
             self.turns(client, plan),
             self.said(client, plan),
@@ -258,7 +263,7 @@ impl Statements {
             self.grants(client, plan),
             self.outcomes(client, plan),
         )?;
-        Ok(())
+        Ok(outcomes)
     }
 
     async fn turns(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
@@ -329,7 +334,10 @@ impl Statements {
         Ok(())
     }
 
-    async fn outcomes(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
+    async fn outcomes(&self, client: &Client, plan: &Plan) -> Result<Option<OutcomesKept>, Fault> {
+        if plan.outcomes.is_empty() {
+            return Ok(None);
+        }
         for round in &plan.outcomes {
             if !round.forgotten.is_empty() {
                 client.execute(&self.forget_outcomes, &[&round.forgotten]).await?;
@@ -350,7 +358,8 @@ impl Statements {
                 client.execute(&self.sweep_outcomes, &[&swept, &expired]).await?;
             }
         }
-        Ok(())
+        let row = client.query_opt(&self.count_outcomes, &[]).await?;
+        Ok(Some(row.as_ref().map_or_else(OutcomesKept::default, outcomes_of)))
     }
 
     async fn told(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
