@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::store_address::{STORE_EXPECTED, STORE_PATTERN, StoreAddress};
 use super::{LogFilter, acp, hooks, mcp, provider, schema};
 use crate::base::file;
 use crate::protocol::OWN_AGENT;
@@ -256,8 +257,11 @@ fn misfit(kind: &str, value: &DeValue<'_>, schema: &Value) -> Option<String> {
                 let fits = words.iter().any(|word| word == text.as_ref());
                 return (!fits).then(|| alternatives(words));
             }
+            if schema["pattern"] == STORE_PATTERN {
+                return text.parse::<StoreAddress>().is_err().then(|| STORE_EXPECTED.to_owned());
+            }
             if schema["pattern"].is_string() {
-                // The one pattern that there is.
+                // The other pattern that there is.
                 return text.parse::<LogFilter>().err().map(|said| said.trim_start_matches("expected ").to_owned());
             }
             let short = schema["minLength"].as_u64().is_some_and(|least| (text.chars().count() as u64) < least);

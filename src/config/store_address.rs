@@ -22,6 +22,9 @@ pub enum StoreAddress {
 /// What a text is, that is no place for sessions.
 pub const STORE_EXPECTED: &str = "sqlite, or an address that begins with postgres://";
 
+/// The same as a schema says it.
+pub(super) const STORE_PATTERN: &str = "^(sqlite|postgres(ql)?://.*)$";
+
 impl FromStr for StoreAddress {
     type Err = String;
 

@@ -133,7 +133,7 @@ pub(super) async fn put(store: &Shared, writes: Vec<Write>) {
 }
 
 /// Every rule, on one store.
-async fn holds(store: Shared) {
+pub(super) async fn holds(store: Shared) {
     sessions_come_and_change(&store).await;
     events_are_numbered_without_gaps(&store).await;
     a_commit_is_whole_or_nothing(&store).await;

@@ -24,6 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use crate::support::model_server::{Answer, ModelServer, Request, Script};
+use crate::support::postgres::Postgres;
 use crate::support::program::Program;
 use ledger::Ledger;
 use load::{Chance, client};
@@ -144,8 +145,12 @@ fn lacking(told: &BTreeMap<&'static str, usize>, kills: u64) -> Vec<&'static str
     LEAST.iter().filter(|(what, least)| so_often(what) < (kills * least / 100).max(1)).map(|(what, _)| *what).collect()
 }
 
-async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
+async fn run((kills, seed): (u64, u64), data: &Path, work: &Path, store: Option<&str>) {
     let config = asking::configured(data.parent().expect("a directory"), work);
+    if let Some(store) = store {
+        let rest = std::fs::read_to_string(&config).expect("read");
+        std::fs::write(&config, format!("store = \"{store}\"\n{rest}")).expect("written");
+    }
     let model = ModelServer::start_on(0, script(), false).await;
     let mut chance = Chance::new(seed);
     let ledger = Arc::new(Mutex::new(Ledger::new(work)));
@@ -179,12 +184,22 @@ async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment_it_keeps_its_word() {
+    killed(setting("SIMSE_CRASH_KILLS").unwrap_or(KILLS), None).await;
+}
+
+/// The same with its sessions in a PostgreSQL: what a process was about to write when it ended is there, or it is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_over_postgres_it_keeps_its_word() {
+    let Some(postgres) = Postgres::start() else { return };
+    killed(setting("SIMSE_CRASH_KILLS").unwrap_or(KILLS) / 2, Some(postgres.url())).await;
+}
+
+async fn killed(kills: u64, store: Option<String>) {
     let home = tempfile::tempdir().unwrap();
     let (data, work) = (home.path().join("data"), home.path().join("work"));
     std::fs::create_dir(&work).unwrap();
     let seed = setting("SIMSE_CRASH_SEED").unwrap_or_else(now_ms);
-    let kills = setting("SIMSE_CRASH_KILLS").unwrap_or(KILLS);
-    let running = tokio::spawn(async move { run(kills, seed, &data, &work).await });
+    let running = tokio::spawn(async move { run((kills, seed), &data, &work, store.as_deref()).await });
     if let Err(failed) = running.await {
         let failed = failed.into_panic();
         let said = failed.downcast_ref::<String>().cloned();

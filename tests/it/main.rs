@@ -60,6 +60,7 @@ mod openai;
 mod openapi;
 mod patching;
 mod pieces;
+mod postgres;
 mod providers;
 mod pruning;
 mod readme;

@@ -6,6 +6,8 @@
 
 mod digest;
 mod kept;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 

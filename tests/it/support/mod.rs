@@ -6,6 +6,7 @@ pub mod edit_corpus;
 pub mod house;
 pub mod http;
 pub mod model_server;
+pub mod postgres;
 pub mod program;
 pub mod says;
 pub mod sessions;
