@@ -538,6 +538,8 @@ mod tests {
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
             (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
             (Some("root = ['within']"), &[("SIMSE_CWD", ".")], "--cwd (SIMSE_CWD, cwd): expected a directory under a root (--root); got "),
+            (Some("store = 'mysql://u:s3cret@h/d'"), &[], "line 1: `store`: expected sqlite, or an address that begins with postgres://"),
+            (None, &[("SIMSE_STORE", "s3cret")], "SIMSE_STORE: expected sqlite, or an address that begins with postgres://"),
             (Some("data_dir = ''"), &[], "line 1: `data_dir`: expected a text that is not empty; got a string"),
             (Some("root = ['within', '']"), &[], "line 1: `root[1]`: expected a text that is not empty; got a string"),
             (None, &[("SIMSE_ROOT", "within:")], "SIMSE_ROOT: expected paths joined by `:`, none of them empty"),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
+use crate::config::store_address::STORE_PATTERN;
 use crate::config::{
     AcpServer, Address, AgentType, HookCommand, McpServer, OpenAiApi, Provider, STORE_EXPECTED, StoreAddress, schema,
 };
@@ -99,7 +100,7 @@ impl Setting for StoreAddress {
         text.to_str()?.parse().ok()
     }
     fn schema() -> Value {
-        json!({ "type": "string", "pattern": "^(sqlite|postgres(ql)?://.*)$" })
+        json!({ "type": "string", "pattern": STORE_PATTERN })
     }
     fn show(&self) -> Value {
         self.to_string().into()
