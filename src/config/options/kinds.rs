@@ -1,5 +1,7 @@
 //! What a setting can be: how it is read from a variable, what it is in the file, and how it is shown.
 
+mod store;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -9,10 +11,7 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::config::store_address::STORE_PATTERN;
-use crate::config::{
-    AcpServer, Address, AgentType, HookCommand, McpServer, OpenAiApi, Provider, STORE_EXPECTED, StoreAddress, schema,
-};
+use crate::config::{AcpServer, Address, AgentType, HookCommand, McpServer, OpenAiApi, Provider, schema};
 use crate::protocol::{Budget, PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
@@ -85,22 +84,6 @@ impl Setting for Address {
     }
     fn schema() -> Value {
         json!({ "type": "string" })
-    }
-    fn show(&self) -> Value {
-        self.to_string().into()
-    }
-    fn is(&self, other: &Self) -> bool {
-        self == other
-    }
-}
-
-impl Setting for StoreAddress {
-    const EXPECTED: &'static str = STORE_EXPECTED;
-    fn parse(text: &OsStr) -> Option<Self> {
-        text.to_str()?.parse().ok()
-    }
-    fn schema() -> Value {
-        json!({ "type": "string", "pattern": STORE_PATTERN })
     }
     fn show(&self) -> Value {
         self.to_string().into()
