@@ -245,6 +245,7 @@ const REFUSED = [
   ['two agents of one name', () => config({ acpServers: [agent('a'), agent('b'), agent('a')] }), 'acpServers.2.name'],
   ['a model address that is no URL', () => config({ openai: { baseUrl: 'localhost' } }), 'openai.baseUrl'],
   ['a model address of another scheme', () => config({ openai: { baseUrl: 'ftp://x/v1' } }), 'openai.baseUrl'],
+  ['a store of another kind', () => config({ store: 'mysql://u:p@h/d' }), 'store'],
   ['a token that no header can carry', () => config({ authToken: 'a\nb' }), 'authToken'],
   ['an unknown limit', () => config({ limits: { speed: 1 } }), 'limits.speed'],
   ['more connections than can be', () => config({ limits: { connections: 1_000_001 } }), 'limits.connections'],
@@ -289,6 +290,7 @@ test('directories that are not there, and public addresses, are refused by start
     [{ allowedPaths: [join(room, 'loop')] }, 'allowedPaths'],
     [{ allowedRoots: [join(room, 'none')] }, 'allowedRoots'],
     [{ model: 'openai/none' }, 'model'],
+    [{ store: 'postgres://u:p@h:none/d' }, 'store'],
   ]) {
     const server = createSimseServer(config(more))
     await assert.rejects(server.start(), (e) => {

@@ -125,6 +125,13 @@ const providerModel = shape({
   body: optional(json),
 })
 
+/** Where sessions are. What else is wrong with an address is said when it is used. */
+const store = (value, path, issues) => {
+  // What was given may have a password in it.
+  if (typeof value !== 'string' || !/^(sqlite$|postgres(ql)?:\/\/)/.test(value))
+    issues.push({ path, message: 'expected sqlite, or an address that begins with postgres://' })
+}
+
 const providerFields = shape({
   name: text,
   api: optional(oneOf(...APIS)),
@@ -322,7 +329,7 @@ const configShape = shape({
   replayModels: optional(text),
   replaySpeed: optional(number(0, 1_000_000)),
   dataDirectory: optional(text),
-  store: optional(text),
+  store: optional(store),
   toolRegistry: optional((value, path, issues) => {
     if (!plain(value))
       issues.push({ path, message: `expected a registry that createToolRegistry made, got ${describe(value)}` })
