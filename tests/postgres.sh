@@ -3,16 +3,19 @@
 #
 #     sh tests/postgres.sh BIN DIRECTORY [PORT [SETTING=VALUE…]]
 #
-# BIN has `initdb` and `postgres`. DIRECTORY is made, and is gone at the end. Prints `ready` once it answers; a line `restart` on standard
+# BIN has `initdb` and `postgres`. DIRECTORY, from the top, is made, and is gone at the end; the files of the directory that FILES names, if there is such a
+# variable, are put there first, for the database alone. Prints `ready` once it answers; a line `restart` on standard
 # input stops it at once (as a crash would) and starts it again, `stop` and `start` do one of both; each is answered with `done`. As root it
 # runs as the user `postgres`: the database refuses to be root.
 set -eu
 bin=$1 home=$2 port=${3:-5432}
 [ $# -lt 3 ] && shift 2 || shift 3
 mkdir -p "$home"
+cd /
+[ -z "${FILES:-}" ] || { cp "$FILES"/* "$home" && chmod 600 "$home"/*; }
 as=
 if [ "$(id -u)" = 0 ]; then
-    chown postgres "$home"
+    chown -R postgres "$home"
     chmod 755 "$home"
     as='setpriv --reuid=postgres --regid=postgres --init-groups --'
 fi

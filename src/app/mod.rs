@@ -274,6 +274,11 @@ impl App {
         Arc::clone(&self.settings.read())
     }
 
+    /// Waits until another server was put in this one's place. It writes nothing more then, and is of no use.
+    pub fn taken_over(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.store.taken_over()
+    }
+
     /// Where its sessions are kept; None: in memory.
     pub fn data_directory(&self) -> Option<PathBuf> {
         self.data_directory.clone()

@@ -6,10 +6,12 @@ mod lore;
 mod memory;
 mod prompts;
 pub(super) mod roles;
+mod stores;
 mod tools;
 
 pub(super) use definitions::allows;
 pub(super) use memory::{embedder_fault, memories};
+pub(super) use stores::{database_fault, store};
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use secrecy::ExposeSecret as _;
 
 use super::OpenError;
 use super::roots::{canonical, held, roots};
@@ -25,7 +26,7 @@ use super::tool_servers::{Around, ToolServers};
 use crate::base::BoxFuture;
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::config::{AgentCatalog, AgentType, Database, Names, ProviderPrompts, Setting, Settings, Storage};
+use crate::config::{AgentCatalog, AgentType, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::{Logins, Servers};
@@ -35,9 +36,7 @@ use crate::permission::Floor;
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
 use crate::session::{AgentRole, Equipment, Workbench};
 use crate::store::snapshots::SnapshotStore;
-use crate::store::{
-    Home, MemoryStore, PostgresStore, SessionSettings, SqliteStore, Store, StoreError, hold_directory, hold_first_free,
-};
+use crate::store::{SessionSettings, StoreError};
 use crate::tool::{Registry, SKILL_TOOL, Tool};
 
 use lore::Lore;
@@ -50,56 +49,6 @@ const SNAPSHOT_FILE: &str = "snapshots.db";
 pub(super) fn floor(settings: &Settings, data_directory: Option<&Path>) -> Arc<Floor> {
     let protected: Vec<PathBuf> = data_directory.map(|data| vec![data.to_owned(), real(data)]).unwrap_or_default();
     Arc::new(Floor::new(protected, settings.home.clone()))
-}
-
-/// Opens where sessions are kept.
-pub(super) async fn store(settings: &Settings) -> Result<(Arc<dyn Store>, Option<PathBuf>), OpenError> {
-    let storage = settings.storage.clone();
-    if let Some(database) = &settings.database {
-        return in_database(database, storage, settings.names).await;
-    }
-    let open = move || match storage {
-        Storage::Memory => Ok((Arc::new(MemoryStore::new()) as Arc<dyn Store>, None)),
-        Storage::Directory(directory) => SqliteStore::open(&directory).map(kept),
-        Storage::FirstFreeUnder(directory) => SqliteStore::open_first_free(&directory).map(kept),
-    };
-    let opened = tokio::task::spawn_blocking(open).await;
-    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the store".into(), cause: broken(e) };
-    Ok(opened.map_err(failed)??)
-}
-
-/// What is wrong with the address of a database. Reaches nothing.
-pub(super) fn database_fault(settings: &Settings) -> Option<OpenError> {
-    let database = settings.database.as_ref()?;
-    let expected = PostgresStore::check_address(database.address.expose_secret()).err()?;
-    Some(OpenError::Setting { field: settings.names.of(Setting::Store), expected })
-}
-
-/// Opens a database. What is this server's own stays in its data directory.
-async fn in_database(
-    database: &Database,
-    storage: Storage,
-    names: Names,
-) -> Result<(Arc<dyn Store>, Option<PathBuf>), OpenError> {
-    let address = database.address.expose_secret();
-    PostgresStore::check_address(address)
-        .map_err(|expected| OpenError::Setting { field: names.of(Setting::Store), expected })?;
-    let hold = move || match storage {
-        Storage::Memory => Ok(None),
-        Storage::Directory(directory) => hold_directory(&directory).map(|lock| Some((directory, lock))),
-        Storage::FirstFreeUnder(directory) => hold_first_free(&directory).map(Some),
-    };
-    let held = tokio::task::spawn_blocking(hold).await;
-    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the store".into(), cause: broken(e) };
-    let (directory, lock) = held.map_err(failed)??.unzip();
-    let password = database.password.as_ref().map(|password| password.expose_secret());
-    let store = PostgresStore::open((address, password), Home::held_by(lock)).await?;
-    Ok((Arc::new(store), directory))
-}
-
-fn kept(store: SqliteStore) -> (Arc<dyn Store>, Option<PathBuf>) {
-    let directory = store.directory().to_owned();
-    (Arc::new(store), Some(directory))
 }
 
 /// Who records what turns do to files. None: there is no data directory, or nothing is to be kept.

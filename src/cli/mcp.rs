@@ -16,7 +16,7 @@ use super::serve::{Told, exit_of, refuse};
 use super::stdio::{Streams, take_streams};
 use super::supervised::Supervised;
 use super::{Exit, descriptors, signal};
-use crate::config::{Launch, LogFormat, Options, Storage, embedded_data_directory, strange_variables};
+use crate::config::{Launch, LogFormat, Options, Origin, Storage, embedded_data_directory, strange_variables};
 use crate::server::{Pipe, serve_mcp};
 
 /// Serves until the input ends, or a signal.
@@ -55,6 +55,11 @@ fn find_place(launch: &mut Launch) {
     if let Some(place) = embedded_data_directory(&launch.settings.working_directory) {
         launch.data_directory.clone_from(&place);
         launch.settings.storage = Storage::FirstFreeUnder(place);
+    }
+    // A database has one server: that of the configuration is for `serve`, and several of these run at once.
+    let named = launch.origins.iter().any(|(name, origin)| *name == "store" && *origin == Origin::Flag);
+    if !named {
+        launch.settings.database = None;
     }
 }
 

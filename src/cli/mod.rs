@@ -48,12 +48,13 @@ mod typed;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use self::arguments::{Arguments, Command};
 use self::running::Running;
 use crate::base::process::hide_own;
-use crate::config::{Launch, data_directory, own_arguments};
+use crate::config::{HIDDEN, Launch, data_directory, own_arguments};
 use crate::server::openapi_document;
 
 /// Threads that serve, at most. What blocks runs on others.
@@ -96,7 +97,7 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     // Wrong arguments, --help and --version end here, with clap's own words and codes 2 and 0.
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
-        Err(words) => return told(&words),
+        Err(words) => return told(&unspoken(words)),
     };
     hide_own();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
@@ -141,6 +142,16 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(cause) if !serves && exit == Exit::Ok => unprinted(cause),
         _ => exit,
     }
+}
+
+/// Without the address of a store: a password may stand in it.
+fn unspoken(mut words: clap::Error) -> clap::Error {
+    let of_store =
+        matches!(words.get(ContextKind::InvalidArg), Some(ContextValue::String(of)) if of.ends_with("<STORE>"));
+    if of_store {
+        words.insert(ContextKind::InvalidValue, ContextValue::String(HIDDEN.to_owned()));
+    }
+    words
 }
 
 /// Ends with what clap has to say.

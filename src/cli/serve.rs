@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::activation::activate;
 use super::arguments::Serve;
@@ -85,6 +86,12 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
         }
     }
     supervised.ready(&format!("listening on {}", running.url));
+    let over = running.app.taken_over();
+    let ended = stop.clone();
+    let _watch = AbortOnDropHandle::new(tokio::spawn(async move {
+        over.await;
+        ended.cancel();
+    }));
     let launch = reloader.run(stop).await;
     running.set_grace(launch.shutdown_grace_ms);
     supervised.stopping(Duration::from_millis(launch.shutdown_grace_ms));

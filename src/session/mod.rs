@@ -220,7 +220,9 @@ pub fn store_failure(error: &StoreError) -> ApiError {
             ApiError::invalid("sessionId", expected)
         }
         StoreError::Closed => stopping(),
-        StoreError::TakenOver => ApiError::new(ErrorCode::UpstreamUnavailable, error.to_string()),
+        StoreError::TakenOver | StoreError::Away { .. } => {
+            ApiError::new(ErrorCode::UpstreamUnavailable, error.to_string())
+        }
         StoreError::InUse { .. }
         | StoreError::Occupied { .. }
         | StoreError::Damaged { .. }

@@ -85,6 +85,14 @@ pub enum StoreError {
         /// The decoder's words.
         cause: String,
     },
+    /// The database does not answer. Retry later.
+    #[error("the database cannot be reached to {doing}: {cause}")]
+    Away {
+        /// A verb phrase: "read a session".
+        doing: String,
+        /// The system's own words, with the place.
+        cause: String,
+    },
     /// Another server writes to the database. Report it.
     #[error("{place} is in use by another simse server: {holder}")]
     Occupied {
@@ -338,6 +346,11 @@ pub trait Store: Send + Sync + 'static {
     /// Whether so many commits wait that each costs all others time.
     fn is_crowded(&self) -> bool {
         false
+    }
+
+    /// Waits until another server was put in this one's place: then nothing more is written by it. Never, where that cannot be.
+    fn taken_over(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 
     /// Whether it works, in one word or a sentence about what does not.

@@ -123,6 +123,11 @@ impl SqliteStore {
         })
     }
 
+    /// Whether a directory has the database of such a store.
+    pub fn lies_in(directory: &Path) -> bool {
+        directory.join(FILE).is_file()
+    }
+
     /// The data directory.
     pub fn directory(&self) -> &Path {
         &self.directory

@@ -94,7 +94,7 @@ async fn a_database_that_restarts_costs_a_turn_nothing() {
     let program = Program::serve_as(&data, &work, &model.base_url(), Some(&config)).await;
     let again = log(&program, "s", seen.len() as u64).await;
     assert_eq!(again, seen);
-    // While the database is away nothing is acknowledged, and reads say so; then it goes on.
+    // While the database is away nothing is acknowledged; what is asked waits for it.
     tokio::task::block_in_place(|| postgres.tell("stop"));
     let (status, health) = program.call("GET", "/health", None).await;
     assert_eq!((status, health["status"].as_str()), (503, Some("unhealthy")), "{health}");
@@ -138,6 +138,8 @@ async fn sessions_move_there_and_back_by_a_command() {
     assert_eq!(code, Some(0), "{checked}");
     let program = Program::serve(&back, &work, &model.base_url()).await;
     assert_eq!(log(&program, "s", last).await, before);
+    let (code, _, said) = ended(simse().args(["store", "sum", "--of", "mysql://u:s3cret@h/d"])).await;
+    assert!(code == Some(2) && said.contains("begins with postgres://") && !said.contains("s3cret"), "{said}");
     let (code, _, said) = ended(simse().args(["store", "copy"])).await;
     assert!(code == Some(2) && said.contains("two different stores"), "{said}");
     // What works on a data directory says where the sessions are instead.
@@ -145,4 +147,46 @@ async fn sessions_move_there_and_back_by_a_command() {
     check.args(["check", "--data-dir"]).arg(&back).env("SIMSE_STORE", "postgres://u:s3cret@h/d");
     let (code, _, said) = ended(&mut check).await;
     assert!(code == Some(2) && said.contains("postgres://h/d") && !said.contains("s3cret"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_frozen_for_too_long_is_followed_and_ends() {
+    let Some(postgres) = Postgres::start() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let (work, config) = (home.path().join("work"), home.path().join("c.toml"));
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(&config, format!("store = \"{}\"\n", postgres.url())).unwrap();
+    let model = ModelServer::start(words()).await;
+    let serve =
+        async |name: &str| Program::serve_as(&home.path().join(name), &work, &model.base_url(), Some(&config)).await;
+    let first = serve("one").await;
+    first.call("POST", "/sessions", Some(json!({ "sessionId": "s" }))).await;
+    first.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "talk" }))).await;
+    let mut live = first.events("s", 0).await;
+    let mut seen = BTreeMap::new();
+    while seen.len() < 100 {
+        let (seq, data) = live.next().await.expect("it streams");
+        seen.insert(seq, data);
+    }
+    first.signal(rustix::process::Signal::STOP);
+    let began = std::time::Instant::now();
+    let second = serve("two").await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let (_, turns) = second.call("GET", "/sessions/s/turns", None).await;
+    let turn = &turns["items"][0];
+    assert_eq!((&turn["status"], &turn["error"]["message"]), (&json!("failed"), &json!("interrupted by restart")));
+    let last = turn["lastSeq"].as_u64().unwrap();
+    let taken = log(&second, "s", last).await;
+    first.signal(rustix::process::Signal::CONT);
+    let (code, said) = first.ended().await;
+    assert!(code == Some(1) && said.contains("another server has taken over from this one"), "{code:?}: {said}");
+    // What it showed is there, and nothing of it came late.
+    while let Some((seq, data)) = live.next().await {
+        seen.insert(seq, data);
+    }
+    assert!(seen.iter().all(|(seq, data)| taken.get(seq) == Some(data)), "what was seen is what is there");
+    let (_, view) = second.call("GET", "/sessions/s", None).await;
+    assert_eq!(view["lastSeq"], last);
+    let (_, record) = second.call("POST", "/sessions/s/prompt?wait=true", Some(json!({ "prompt": "on" }))).await;
+    assert_eq!(record["status"], "completed", "{record}");
 }

@@ -7,7 +7,7 @@ use super::{Place, Sum, copy, sum};
 use crate::store::conformance::{Shared, append, create, event, holds, numbers, put, row, save, session_id, sqlite};
 use crate::store::inspect::Fault;
 use crate::store::postgres::tests::Postgres;
-use crate::store::{Inspection, StoreError, Write, commit};
+use crate::store::{Inspection, StoreError, TurnRow, Write, commit};
 
 fn fork(id: &str, parent: &str, at: u64) -> Write {
     Write::ForkSession { row: Box::new(row(id)), parent: session_id(parent), at, chain: None }
@@ -19,18 +19,20 @@ fn listed(of: &str, seq: u64) -> Write {
     Write::Append(session_id(of), Arc::new(vec![created]))
 }
 
-/// Sessions of all kinds.
-async fn filled(directory: &Path) {
+/// Sessions of all kinds. The turns of one of them.
+async fn filled(directory: &Path) -> Vec<TurnRow> {
     holds(sqlite(directory)).await;
     let store = sqlite(directory);
     let turn = crate::protocol::TurnId::generate();
     put(&store, vec![create("tree"), listed("tree", 1), append("tree", Some(&turn), 2..=9)]).await;
     put(&store, vec![save("tree", &turn, crate::protocol::TurnStatus::Completed), append("tree", None, 10..=10)]).await;
     put(&store, vec![fork("branch", "tree", 5), append("branch", None, 6..=7)]).await;
-    put(&store, vec![fork("twig", "branch", 6), append("twig", Some(&turn), 7..=8)]).await;
+    put(&store, vec![fork("twig", "branch", 6), append("twig", None, 7..=8)]).await;
     put(&store, vec![fork("leaf", "twig", 3)]).await;
     put(&store, vec![Write::DeleteSession(session_id("tree")), Write::DeleteSession(session_id("branch"))]).await;
+    let turns = store.turns(&session_id("twig"), None, 9).await.expect("reads");
     store.close().await.expect("closes");
+    turns
 }
 
 fn faults(directory: &Path) -> Vec<Fault> {
@@ -44,12 +46,11 @@ fn faults(directory: &Path) -> Vec<Fault> {
     faults
 }
 
-async fn is_as_it_was(store: &Shared) {
+async fn is_as_it_was(store: &Shared, turns: &[TurnRow]) {
     assert_eq!(numbers(store, "twig", 0, 99).await, [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(numbers(store, "leaf", 0, 99).await, [1, 2, 3]);
     assert_eq!(numbers(store, "branch", 0, 99).await, [0; 0]);
-    let turns = store.turns(&session_id("twig"), None, 9).await.expect("reads");
-    assert_eq!(turns.len(), 0, "it was over behind what the fork shares");
+    assert_eq!(store.turns(&session_id("twig"), None, 9).await.expect("reads"), turns);
     put(store, vec![append("twig", None, 9..=9), create("new"), append("new", None, 1..=1)]).await;
     assert_eq!(numbers(store, "twig", 7, 99).await, [8, 9]);
     put(store, vec![Write::DeleteSession(session_id("new"))]).await;
@@ -59,7 +60,7 @@ async fn is_as_it_was(store: &Shared) {
 async fn all_of_it_goes_there_and_back() {
     let Some(postgres) = Postgres::start() else { return };
     let places = [0, 1].map(|_| tempfile::tempdir().expect("a directory"));
-    filled(places[0].path()).await;
+    let turns = filled(places[0].path()).await;
     let [first, second] = places.each_ref().map(|place| Place::Directory(place.path().to_owned()));
     let database = || Place::Database(postgres.url().into(), None);
     let there = copy(Place::clone(&first), database()).await.expect("copied");
@@ -71,7 +72,7 @@ async fn all_of_it_goes_there_and_back() {
     assert_eq!(back, there);
     assert_eq!(faults(places[1].path()), []);
     for store in [postgres.open().await, sqlite(places[1].path())] {
-        is_as_it_was(&store).await;
+        is_as_it_was(&store, &turns).await;
         store.close().await.expect("closes");
     }
     let [one, other] = [sum(database()).await, sum(second).await].map(|sum| sum.expect("summed"));

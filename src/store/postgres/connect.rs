@@ -61,6 +61,10 @@ impl Reach {
         if config.get_hosts().is_empty() {
             return Err("it names no host".into());
         }
+        // Of a password with an `@` the rest would be taken for a host, and shown.
+        if config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(name) if name.contains('@'))) {
+            return Err("it has two `@`: in a password write %40".into());
+        }
         if let Some(password) = password.filter(|_| config.get_password().is_none()) {
             config.password(password);
         }
@@ -241,6 +245,7 @@ mod tests {
             ("postgres://u:s3cret@h/d?colour=red", Err("colour")),
             ("postgres://u:s3cret@h:none/d", Err("port")),
             ("postgres:///d", Err("no host")),
+            ("postgres://u:pass@s3cret@h/d", Err("%40")),
             ("postgres://h/d?sslmode=require&sslrootcert=%2Fno%2Fsuch.pem", Err("/no/such.pem")),
         ];
         for (url, want) in table {

@@ -66,10 +66,13 @@ impl Held {
     }
 
     async fn begin(&self, next: i64) -> Result<(), Fault> {
-        let sql =
-            "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM outcome) + (SELECT count(*) FROM lifecycle)";
-        if self.client.query_one(sql, &[]).await?.get::<_, i64>(0) > 0 {
-            let cause = format!("{}: expected one that has no sessions", self.reach.place);
+        let tables =
+            ["session", "doomed", "log", "outcome", "lifecycle", "lifecycle_newest", "saved_grant", "client_spending"];
+        let sql = format!("SELECT {}", tables.map(|table| format!("EXISTS (SELECT 1 FROM {table})")).join(" OR "));
+        if self.client.query_one(&sql, &[]).await?.get(0) {
+            let what =
+                "expected a database that is new: this one has sessions, or what deleted ones and commands left behind";
+            let cause = format!("{}: {what}", self.reach.place);
             return Err(StoreError::Io { doing: "copy into a database".into(), cause }.into());
         }
         let mut number = 0;

@@ -71,7 +71,10 @@ impl Fault {
     pub(super) fn told(self, doing: &str, place: &Place) -> StoreError {
         let cause = match self {
             Self::Store(error) => return error,
-            Self::Lost(cause) | Self::Again(cause) | Self::Refused(cause) => cause,
+            Self::Lost(cause) => {
+                return StoreError::Away { doing: doing.to_owned(), cause: format!("{place}: {cause}") };
+            }
+            Self::Again(cause) | Self::Refused(cause) => cause,
             Self::Over => return StoreError::TakenOver,
             Self::Taken => "an id is taken".to_owned(),
             Self::Stale => "somebody else has written to the session".to_owned(),

@@ -20,7 +20,7 @@ mod write;
 pub(in crate::store) mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use parking_lot::Mutex;
@@ -47,9 +47,15 @@ const CROWD: usize = 512;
 const READERS_MAX: usize = 8;
 /// Longest wait for one of them.
 const READER_WAIT: Duration = Duration::from_secs(10);
-/// Times that something is read anew because its connection was lost, and the pause between two.
-const READS_MAX: u32 = 20;
+/// How long a reader waits for a database that does not answer, and the pause between two attempts.
+const AWAY_MAX: Duration = Duration::from_secs(30);
 const READ_PAUSE: Duration = Duration::from_millis(250);
+/// How long one attempt may take: longer than the database gives a statement.
+const ATTEMPT_MAX: Duration = Duration::from_secs(35);
+/// The same of a look whether it works.
+const CHECK_MAX: Duration = Duration::from_secs(5);
+/// How long a start waits for the database, but for the silence of the server before it.
+const OPEN_MAX: Duration = Duration::from_secs(30);
 
 /// Durable in a database.
 pub struct PostgresStore {
@@ -86,12 +92,17 @@ impl PostgresStore {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(reach.config.clone(), reach.tls.clone(), manager);
         let pool = Pool::builder(manager).max_size(READERS_MAX).wait_timeout(Some(READER_WAIT));
+        let pool = pool.create_timeout(Some(READER_WAIT)).recycle_timeout(Some(READER_WAIT));
         let pool = pool.runtime(Runtime::Tokio1).build();
         let pool =
             pool.map_err(|error| StoreError::Io { doing: "open the database".into(), cause: error.to_string() })?;
         let opened = |fault: Fault| fault.told("open the database", &reach.place);
-        let first = pool.get().await.map_err(|error| opened(error.into()))?;
-        schema::migrate(&first, &reach.place).await?;
+        let first = async {
+            let first = pool.get().await.map_err(|error| opened(error.into()))?;
+            schema::migrate(&first, &reach.place).await?;
+            Ok(first)
+        };
+        let first = tokio::time::timeout(OPEN_MAX, first).await.unwrap_or_else(|_| Err(opened(silent())))?;
         let (bell, meter) = (Arc::new(Bell::default()), Arc::new(CommitMeter::default()));
         *meter.ends.lock() = lifecycle::kept(&first).await.map_err(opened)?;
         *meter.outcomes.lock() = read::outcomes_kept(&first).await.map_err(opened)?;
@@ -153,23 +164,27 @@ impl PostgresStore {
         F: Future<Output = Result<T, Fault>> + Send,
         T: Send,
     {
-        let mut attempts = 0;
+        let began = Instant::now();
         loop {
             if self.jobs.lock().is_none() {
                 return Err(StoreError::Closed);
             }
-            let found = match self.pool.get().await {
-                Ok(client) => look(client).await,
-                Err(error) => Err(error.into()),
-            };
-            attempts += 1;
-            match found {
+            let attempt = async { look(self.pool.get().await?).await };
+            let found = tokio::time::timeout(ATTEMPT_MAX, attempt).await;
+            match found.unwrap_or_else(|_| Err(silent())) {
                 Ok(found) => return Ok(found),
-                Err(Fault::Lost(_) | Fault::Again(_)) if attempts < READS_MAX => tokio::time::sleep(READ_PAUSE).await,
+                Err(Fault::Lost(_) | Fault::Again(_)) if began.elapsed() < AWAY_MAX => {
+                    tokio::time::sleep(READ_PAUSE).await
+                }
                 Err(fault) => return Err(fault.told(doing, &self.reach.place)),
             }
         }
     }
+}
+
+/// It took longer than anything may.
+fn silent() -> Fault {
+    Fault::Lost("it does not answer".into())
 }
 
 impl Store for PostgresStore {
@@ -325,16 +340,25 @@ impl Store for PostgresStore {
         self.meter.waiting() >= CROWD
     }
 
+    fn taken_over(&self) -> BoxFuture<'static, ()> {
+        let node = self.node.clone();
+        Box::pin(async move { node.ended().await })
+    }
+
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             if self.node.is_over() {
                 return Err(StoreError::TakenOver);
             }
-            self.session_count().await?;
-            // An empty commit goes through the writer and its transaction.
-            let (tx, rx) = tokio::sync::oneshot::channel();
-            self.commit(Vec::new(), Box::new(move |result| drop(tx.send(result))));
-            rx.await.unwrap_or(Err(StoreError::Closed))
+            let work = async {
+                self.session_count().await?;
+                // An empty commit goes through the writer and its transaction.
+                let (tx, rx) = tokio::sync::oneshot::channel();
+                self.commit(Vec::new(), Box::new(move |result| drop(tx.send(result))));
+                rx.await.unwrap_or(Err(StoreError::Closed))
+            };
+            let away = |_| Err(silent().told("look whether it works", &self.reach.place));
+            tokio::time::timeout(CHECK_MAX, work).await.unwrap_or_else(away)
         })
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tokio_postgres::Client;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -37,7 +38,10 @@ const KEPT_DAYS: i32 = 7;
 pub(super) struct Node {
     /// Never given twice.
     pub(super) number: i64,
-    is_over: Arc<AtomicBool>,
+    /// Whether it was declared over.
+    over: Arc<watch::Sender<bool>>,
+    /// It has said so itself.
+    left: Arc<AtomicBool>,
 }
 
 /// Whose node it is.
@@ -82,7 +86,7 @@ impl Node {
             let others = others(client).await.map_err(failed)?;
             if others.is_empty() || beside {
                 if let Some(number) = enter(client, home, beside).await.map_err(failed)? {
-                    return Ok(Self { number, is_over: Arc::default() });
+                    return Ok(Self { number, over: Arc::default(), left: Arc::default() });
                 }
                 continue;
             }
@@ -93,7 +97,18 @@ impl Node {
                     return Err(StoreError::Occupied { place, holder: name });
                 }
                 if since.elapsed() >= SILENCE_MAX {
-                    declare_over(client, number, Some(beat)).await.map_err(failed)?;
+                    match declare_over(client, number, Some(beat)).await {
+                        Ok(()) => {}
+                        // Its transaction has not ended: it is there still.
+                        Err(Fault::Again(_)) => {
+                            let place = reach.place.to_string();
+                            return Err(StoreError::Occupied {
+                                place,
+                                holder: format!("{name}, in a transaction that has not ended"),
+                            });
+                        }
+                        Err(fault) => return Err(failed(fault)),
+                    }
                     tracing::warn!(node = number, name, "a server was silent: it is declared over");
                 }
             }
@@ -138,19 +153,25 @@ impl Node {
 
     /// Whether it was declared over.
     pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        *self.over.borrow()
+    }
+
+    /// Waits until it is.
+    pub(super) async fn ended(&self) {
+        // The sender is our own.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
     /// Notes that it was declared over.
     pub(super) fn end(&self) {
-        if !self.is_over.swap(true, Ordering::AcqRel) {
+        if !self.over.send_replace(true) && !self.left.load(Ordering::Acquire) {
             tracing::error!(node = self.number, "another server has taken over from this one: it writes nothing more");
         }
     }
 
     /// Leaves: nobody has to wait for its silence.
     pub(super) async fn leave(&self, client: &Client) -> Result<(), Fault> {
-        self.is_over.store(true, Ordering::Release);
+        self.left.store(true, Ordering::Release);
         declare_over(client, self.number, None).await
     }
 }

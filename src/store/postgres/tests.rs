@@ -35,7 +35,8 @@ impl Postgres {
 
     /// Does something over a connection of its own.
     async fn raw(&self, sql: &str) -> Vec<String> {
-        let (client, connection) = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await.expect("connects");
+        let socket = self.socket_url();
+        let (client, connection) = tokio_postgres::connect(&socket, tokio_postgres::NoTls).await.expect("connects");
         let driven = tokio::spawn(connection);
         let found = client.simple_query(sql).await.expect("done");
         let value = |message: &tokio_postgres::SimpleQueryMessage| match message {
@@ -205,4 +206,113 @@ async fn who_was_declared_over_writes_nothing_more_and_says_so() {
 
 fn machine() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Of the tests of the server's own door.
+fn certificate(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tls").join(name).display().to_string()
+}
+
+#[tokio::test]
+async fn who_it_is_and_who_comes_is_made_sure_of() {
+    let files = tempfile::tempdir().expect("a directory");
+    for name in ["one.pem", "one.key"] {
+        std::fs::copy(certificate(name), files.path().join(name)).expect("copied");
+    }
+    let doors = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+    std::fs::write(files.path().join("doors"), doors).expect("written");
+    let settings = |home: &Path| {
+        let home = home.display();
+        [
+            "ssl=on",
+            &format!("ssl_cert_file={home}/one.pem"),
+            &format!("ssl_key_file={home}/one.key"),
+            &format!("hba_file={home}/doors"),
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    };
+    let Some(postgres) = Postgres::start_with(Some(files.path()), settings) else { return };
+    postgres.raw("ALTER ROLE simse PASSWORD 's3cret'").await;
+    let (ours, theirs) = (certificate("ca-one.pem"), certificate("ca-two.pem"));
+    let table = [
+        ("", Some("s3cret"), Ok(())),
+        (":s3cret", None, Ok(())),
+        (":s3cret", Some("another"), Ok(())),
+        ("", Some("wr0ng"), Err("password authentication failed")),
+        ("", None, Err("password")),
+    ];
+    let modes = [
+        ("", Ok(())),
+        ("?sslmode=prefer", Ok(())),
+        ("?sslmode=disable", Err("no encryption")),
+        ("?sslmode=require&sslrootcert=OURS", Ok(())),
+        ("?sslmode=verify-full&sslrootcert=OURS", Ok(())),
+        ("?sslmode=verify-full&sslrootcert=THEIRS", Err("certificate")),
+        ("?sslmode=require", Err("certificate")),
+    ];
+    let tries = table.into_iter().map(|(user, password, want)| ("", user, password, want));
+    for (mode, user, password, want) in tries.chain(modes.map(|(mode, want)| (mode, "", Some("s3cret"), want))) {
+        let mode = mode.replace("OURS", &ours).replace("THEIRS", &theirs);
+        let url = format!("postgres://simse{user}@127.0.0.1:{}/postgres{mode}", postgres.port());
+        let opened = PostgresStore::open((&url, password), Home::held_by(None)).await;
+        match (opened, want) {
+            (Ok(store), Ok(())) => store.close().await.expect("closes"),
+            (Err(error), Err(want)) => {
+                let said = error.to_string();
+                assert!(said.contains(want) && !said.contains("s3cret") && !said.contains("wr0ng"), "{url}: {said}");
+            }
+            (opened, want) => panic!("{url}: {:?}, not {want:?}", opened.err()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_the_log_goes_as_a_whole_when_no_session_of_it_is_left() {
+    let Some(postgres) = Postgres::start() else { return };
+    let store = postgres.open().await;
+    let parts = async || postgres.raw("SELECT relname FROM pg_class WHERE relname ~ '^log_[0-9]+$' ORDER BY 1").await;
+    put(&store, vec![create("a"), append("a", None, 1..=3)]).await;
+    put(&store, vec![create("b"), append("b", None, 1..=3)]).await;
+    assert_eq!(parts().await, ["log_0"]);
+    // As if so many had come since.
+    let (.., upto) = super::schema::partition_of(0);
+    postgres.raw(&format!("SELECT setval('session_number', {})", 2 * upto + 5)).await;
+    put(&store, vec![create("c"), append("c", None, 1..=3), fork("d", "b", 2)]).await;
+    assert_eq!(parts().await, ["log_0", "log_2"]);
+    let swept = async || {
+        let left = "SELECT count(*) FROM doomed WHERE NOT EXISTS (SELECT 1 FROM fork WHERE parent = doomed.session)";
+        while postgres.raw(left).await != ["0"] {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    put(&store, vec![Write::DeleteSession(session_id("a")), Write::DeleteSession(session_id("b"))]).await;
+    swept().await;
+    assert_eq!(parts().await, ["log_0", "log_2"], "a fork reads of it");
+    assert_eq!(numbers(&store, "d", 0, 9).await, [1, 2]);
+    put(&store, vec![Write::DeleteSession(session_id("d"))]).await;
+    swept().await;
+    assert_eq!(parts().await, ["log_2"]);
+    assert_eq!(numbers(&store, "c", 0, 9).await, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_given_up_and_everything_else_goes_on() {
+    let Some(postgres) = Postgres::start() else { return };
+    let store = postgres.open().await;
+    put(&store, vec![create("a"), create("b")]).await;
+    // Somebody holds the row of a session: its commits wait for the lock, are refused, and take nothing with them.
+    let (line, connection) = tokio_postgres::connect(&postgres.url(), tokio_postgres::NoTls).await.expect("connects");
+    tokio::spawn(connection);
+    line.batch_execute("BEGIN; SELECT * FROM log_end WHERE session = 1 FOR UPDATE").await.expect("held");
+    let reach = Reach::of(&postgres.url().replace("disable", "disable&options=-c%20lock_timeout%3D200"), None);
+    let impatient = PostgresStore::open_as(reach.expect("an address"), Home::held_by(None), true).await.expect("opens");
+    let impatient: Shared = Arc::new(impatient);
+    let [held, free] = ["a", "b"].map(|id| commit(&impatient, vec![append(id, None, 1..=1)]));
+    let (held, free) = tokio::join!(held, free);
+    assert!(matches!(&held, Err(StoreError::Io { cause, .. }) if cause.contains("lock timeout")), "{held:?}");
+    assert_eq!(free, Ok(()));
+    line.batch_execute("COMMIT").await.expect("given back");
+    put(&impatient, vec![append("a", None, 1..=1)]).await;
+    assert_eq!(numbers(&impatient, "a", 0, 9).await, [1]);
 }

@@ -34,6 +34,8 @@ const GROUP_MAX: usize = 1_024;
 const KNOWN_MAX: usize = 16_384;
 /// How long a group waits for a database that does not answer.
 const LOST_MAX: Duration = Duration::from_secs(30);
+/// How long an attempt may take: longer than the database gives a statement.
+const ATTEMPT_MAX: Duration = Duration::from_secs(35);
 /// Pauses between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Times that a group is tried when somebody else is in the way.
@@ -163,7 +165,8 @@ impl Writer {
         // The transaction whose end was not heard, and what its commits would have been told.
         let mut open: Option<Heard> = None;
         loop {
-            let fault = match self.try_once(group, &mut open).await {
+            let attempt = tokio::time::timeout(ATTEMPT_MAX, self.try_once(group, &mut open)).await;
+            let fault = match attempt.unwrap_or_else(|_| Err(Fault::Lost("it does not answer".into()))) {
                 Ok(results) => {
                     self.is_down = false;
                     return Ok(results);
@@ -222,15 +225,15 @@ impl Writer {
                 return Err(fault);
             }
         };
-        let heard = Heard { nth: self.nth, plan, known, results, outcomes };
-        if let Err(error) = line.client.batch_execute("COMMIT").await {
-            let fault = Fault::from(error);
-            if matches!(fault, Fault::Lost(_)) {
-                *open = Some(heard);
-            }
-            return Err(fault);
+        // Before it is sent: from then on it may happen, whether its end is heard or not.
+        *open = Some(Heard { nth: self.nth, plan, known, results, outcomes });
+        let ended = line.client.batch_execute("COMMIT").await.map_err(Fault::from);
+        if matches!(ended, Err(Fault::Lost(_))) {
+            return ended.map(|()| Vec::new());
         }
-        Ok(self.settle(heard))
+        let heard = open.take();
+        ended?;
+        Ok(heard.map_or_else(Vec::new, |heard| self.settle(heard)))
     }
 
     /// Remembers what a transaction has done, and wakes who waits for it.

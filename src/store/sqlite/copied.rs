@@ -72,9 +72,9 @@ impl Held {
     /// Begins to take what comes. All of it or nothing.
     pub(in crate::store) fn load(&self) -> Result<Loading<'_>, StoreError> {
         let begin = || -> Result<(), CopyFault> {
-            let sql = "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM outcome) + (SELECT count(*) FROM lifecycle)";
-            let there: i64 = self.connection.query_row(sql, [], |row| row.get(0))?;
-            if there > 0 {
+            let tables = ["session", "doomed", "outcome", "lifecycle", "saved_grant", "client_spending"];
+            let sql = format!("SELECT {}", tables.map(|table| format!("EXISTS (SELECT 1 FROM {table})")).join(" OR "));
+            if self.connection.query_row(&sql, [], |row| row.get(0))? {
                 let cause = format!("{}: expected none, or one that has nothing yet", self.path.display());
                 return Err(StoreError::Io { doing: "copy into a database".into(), cause }.into());
             }

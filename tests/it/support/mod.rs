@@ -6,6 +6,7 @@ pub mod edit_corpus;
 pub mod house;
 pub mod http;
 pub mod model_server;
+#[allow(dead_code, reason = "the tests of the store use the rest of it")]
 pub mod postgres;
 pub mod program;
 pub mod says;

@@ -16,6 +16,7 @@ pub struct Postgres {
     input: Mutex<ChildStdin>,
     output: Mutex<BufReader<ChildStdout>>,
     port: u16,
+    home: PathBuf,
 }
 
 fn programs() -> Option<PathBuf> {
@@ -31,6 +32,11 @@ fn programs() -> Option<PathBuf> {
 impl Postgres {
     /// Starts one. None: there is no PostgreSQL on this machine.
     pub fn start() -> Option<Self> {
+        Self::start_with(None, |_| Vec::new())
+    }
+
+    /// The same with files in its directory, and settings that may name them.
+    pub fn start_with(files: Option<&Path>, settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         let Some(programs) = programs() else {
             let _ = writeln!(
                 std::io::stderr(),
@@ -47,14 +53,16 @@ impl Postgres {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/postgres.sh");
         let mut child = Command::new("sh")
             .args([script.as_os_str(), programs.as_os_str(), home.as_os_str()])
-            .args([port.to_string()])
+            .arg(port.to_string())
+            .args(settings(&home))
+            .env("FILES", files.unwrap_or(Path::new("")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("sh");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let started =
-            Self { _child: child, input: Mutex::new(input), output: Mutex::new(BufReader::new(output)), port };
+            Self { _child: child, input: Mutex::new(input), output: Mutex::new(BufReader::new(output)), port, home };
         assert_eq!(started.line(), "ready");
         Some(started)
     }
@@ -69,6 +77,17 @@ impl Postgres {
     pub fn tell(&self, word: &str) {
         writeln!(self.input.lock(), "{word}").expect("its input");
         assert_eq!(self.line(), "done");
+    }
+
+    /// Where it is, over its socket alone.
+    pub fn socket_url(&self) -> String {
+        let home = self.home.display().to_string().replace('/', "%2F");
+        format!("postgres://simse@{home}:{}/postgres?sslmode=disable", self.port)
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Where it is.

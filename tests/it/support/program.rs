@@ -71,10 +71,26 @@ impl Program {
 
     /// `kill -9`, without waiting for the end.
     pub fn signal_kill(&self) {
+        self.signal(rustix::process::Signal::KILL);
+    }
+
+    /// Any signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
         if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
         {
-            rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("it is ours");
+            rustix::process::kill_process(id, signal).expect("it is ours");
         }
+    }
+
+    /// Waits for its end: the exit code, and what it has said on stderr.
+    pub async fn ended(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        let read = async {
+            self.child.stderr.take().expect("piped").read_to_string(&mut said).await.expect("read");
+            self.child.wait().await.expect("its status").code()
+        };
+        let code = tokio::time::timeout(PATIENCE, read).await.expect("it ends in time");
+        (code, said)
     }
 
     /// The most memory that it has had so far.
