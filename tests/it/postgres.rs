@@ -169,9 +169,7 @@ async fn who_was_frozen_for_too_long_is_followed_and_ends() {
         seen.insert(seq, data);
     }
     first.signal(rustix::process::Signal::STOP);
-    let began = std::time::Instant::now();
     let second = serve("two").await;
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let (_, turns) = second.call("GET", "/sessions/s/turns", None).await;
     let turn = &turns["items"][0];
     assert_eq!((&turn["status"], &turn["error"]["message"]), (&json!("failed"), &json!("interrupted by restart")));
