@@ -56,7 +56,8 @@ pub async fn copy(from: Place, to: Place) -> Result<Sum, StoreError> {
 /// As [`copy`].
 pub async fn sum(of: Place) -> Result<Sum, StoreError> {
     let (out, mut input) = mpsc::channel(ON_THE_WAY);
-    let summed = async {
+    // It takes the input with it when it ends: who reads must not wait for nobody.
+    let summed = async move {
         let mut digest = Digest::new();
         while let Some(kept) = input.recv().await {
             if let Message::Kept(kept) = kept {
@@ -103,7 +104,7 @@ async fn read(from: Place, out: mpsc::Sender<Message>) -> Result<(), StoreError>
 
 async fn read_database(held: &Database, out: &mpsc::Sender<Message>) -> Result<(), StoreError> {
     let (kept, mut each) = mpsc::channel(ON_THE_WAY);
-    let hand_on = async {
+    let hand_on = async move {
         while let Some(kept) = each.recv().await {
             out.send(Message::Kept(kept)).await.map_err(|_| StoreError::Closed)?;
         }
@@ -181,7 +182,7 @@ async fn write_database(held: &Database, input: &mut mpsc::Receiver<Message>) ->
     }
     let compare = async |held: &Database| {
         let (kept, mut each) = mpsc::channel(ON_THE_WAY);
-        let summed = async {
+        let summed = async move {
             let mut there = Digest::new();
             while let Some(kept) = each.recv().await {
                 there.take(&kept)?;

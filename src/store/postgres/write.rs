@@ -203,14 +203,11 @@ impl Writer {
             return Err(Fault::Over);
         }
         self.reach().await?;
-        if let Some(heard) = open.take() {
-            match self.happened(&heard).await {
-                Ok(true) => return Ok(self.settle(heard)),
-                Ok(false) => {}
-                Err(fault) => {
-                    *open = Some(heard);
-                    return Err(fault);
-                }
+        // It stays open until there is an answer: this attempt may be given up while it waits.
+        if let Some(heard) = open.as_ref() {
+            let happened = self.happened(heard).await?;
+            if let Some(heard) = open.take().filter(|_| happened) {
+                return Ok(self.settle(heard));
             }
         }
         let (planner, results) = self.planned(group).await?;
