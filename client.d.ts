@@ -1507,6 +1507,14 @@ export type Display =
       readonly text?: string
     }
 
+/** Answer of `POST /drain`. */
+export interface Drained {
+  /** It takes no sessions from now on. */
+  readonly draining: boolean
+  /** Trees of sessions in which something still runs. */
+  readonly left: number
+}
+
 /** What went wrong, in the form that crosses the wire and goes into `session.error`. */
 export interface ErrorBody {
   /** Stable code. */
@@ -3027,6 +3035,43 @@ export interface NewTask {
   readonly status?: TaskStatus | null | undefined
   /** Ids of tasks that come first. */
   readonly blockedBy?: readonly string[] | null | undefined
+}
+
+/** Answer of `GET /nodes`. */
+export interface NodeList {
+  /** The newest first. Of a server that has its store alone: itself. */
+  readonly nodes: readonly NodeView[]
+}
+
+/** How a node is. */
+export type NodeState =
+  /** It takes sessions. */
+  | 'active'
+  /** It takes none, and hands over those that it has. */
+  | 'draining'
+  /** It has left, or was silent for too long: it writes nothing more. */
+  | 'over'
+
+/** A server among those that share a database. */
+export interface NodeView {
+  /** Never given twice: who starts again is another node. */
+  readonly number: number
+  /** Machine and process. */
+  readonly name: string
+  /** Where the others reach it. None: it has the database alone. */
+  readonly url?: string
+  /** Its version of the program. */
+  readonly version: string
+  /** How it is. */
+  readonly state: NodeState
+  /** Whether it is the one that answers. */
+  readonly isSelf: boolean
+  /** Sessions that it has in memory, about. */
+  readonly sessions: number
+  /** Turns that run on it, about. */
+  readonly running: number
+  /** Labels of the workspaces that it reaches. */
+  readonly labels: readonly string[]
 }
 
 /** How much a notice matters. */
@@ -5345,6 +5390,18 @@ export interface SimseClient {
   metrics(options?: CallOptions): Promise<string>
   /** This document. */
   openapi(options?: CallOptions): Promise<Readonly<Record<string, unknown>>>
+  /**
+   * The servers that share the store, and how much each has to do.
+   *
+   * For the role `owner`.
+   */
+  nodes(options?: CallOptions): Promise<NodeList>
+  /**
+   * Hands the sessions of this server over to the others; from now on it takes none.
+   *
+   * For the role `owner`. What runs goes on to the end of its turn.
+   */
+  drain(options?: CallOptions): Promise<Drained>
   /** Gives up all calls, which reject with `CLOSED`, and ends all streams. */
   close(): void
 }

@@ -3091,6 +3091,13 @@ export interface SimseServerConfig {
    */
   readonly store?: string
   /**
+   * Where the other servers of the same database reach this one, such as `http://10.0.0.7:4000`. With it, several servers share the
+   * database of `store`; without it, one server has it alone.
+   */
+  readonly nodeUrl?: string
+  /** Labels of the workspaces that this server reaches; a session with a label lives only on servers that have it. Needs `nodeUrl`. */
+  readonly nodeLabels?: readonly string[]
+  /**
    * The tools of all sessions, instead of the host tools: JavaScript ones are called by the server's loop.
    * Its hooks run after the server's. Its `permissionResolver` must agree before the server's own rules are asked.
    */

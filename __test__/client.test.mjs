@@ -139,6 +139,12 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
   assert.match((await client.proof('0123456789abcdef'.repeat(4))).proof, /^[0-9a-f]{64}$/)
   const config = await client.config()
   assert.ok(config.settings.some(({ name, value }) => name === 'model' && value === 'openai/scripted'))
+  const { nodes } = await client.nodes()
+  assert.deepEqual(
+    nodes.map(({ isSelf, state, url }) => [isSelf, state, url]),
+    [[true, 'active', undefined]],
+  )
+  assert.equal((await refusedWith(assert, 'CONFLICT', client.drain())).status, 409)
   const health = await client.health({ verbose: true })
   assert.deepEqual([health.status, Array.isArray(health.limits)], ['ok', true])
   const seen = await gathered(client.events(), ({ type }) => type === 'abort')

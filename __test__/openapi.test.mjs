@@ -198,6 +198,7 @@ test('sessions of all kinds: every answer, event and error is what the document 
     '/commands',
     '/models',
     '/config',
+    '/nodes',
     '/health',
     '/health?verbose=true',
     '/openapi.json',
@@ -301,6 +302,7 @@ test('sessions of all kinds: every answer, event and error is what the document 
   await refused(404, 'GET', '/nowhere')
   await refused(405, 'PUT', '/sessions', {})
   await refused(409, 'POST', '/sessions', { sessionId: id })
+  await refused(409, 'POST', '/drain')
   await refused(409, 'PATCH', own, { title: 'x' }, { 'if-match': '"999"' })
   await refused(415, 'POST', '/sessions', {}, { 'content-encoding': 'gzip' })
   await refused(426, 'GET', '/ws')

@@ -148,6 +148,8 @@ test('the process ends by itself after stop(), stays while the server runs, and 
 // ── configuration ───────────────────────────────────────────────────────────────────────────────
 
 const agent = (name) => ({ name, command: 'true' })
+/** A server among several that share a database. */
+const node = (more) => ({ store: 'postgres://h/d', nodeUrl: 'http://10.0.0.7:4000', ...more })
 
 const REFUSED = [
   ['nothing', () => undefined, ''],
@@ -246,6 +248,14 @@ const REFUSED = [
   ['a model address that is no URL', () => config({ openai: { baseUrl: 'localhost' } }), 'openai.baseUrl'],
   ['a model address of another scheme', () => config({ openai: { baseUrl: 'ftp://x/v1' } }), 'openai.baseUrl'],
   ['a store of another kind', () => config({ store: 'mysql://u:p@h/d' }), 'store'],
+  ['a node URL with a path', () => config(node({ nodeUrl: 'http://h:1/x' })), 'nodeUrl'],
+  ['a node URL with a password', () => config(node({ nodeUrl: 'http://u:p@h:1' })), 'nodeUrl'],
+  ['a node URL without a database', () => config({ nodeUrl: 'http://h:1' }), 'nodeUrl'],
+  ['node labels without a database', () => config({ nodeLabels: ['a'] }), 'nodeLabels'],
+  ['node labels without a node URL', () => config({ store: 'postgres://h/d', nodeLabels: ['a'] }), 'nodeLabels'],
+  ['a node label with a blank', () => config(node({ nodeLabels: ['a', 'a b'] })), 'nodeLabels.1'],
+  ['a node label twice', () => config(node({ nodeLabels: ['a', 'b', 'a'] })), 'nodeLabels'],
+  ['too many node labels', () => config(node({ nodeLabels: Array.from({ length: 33 }, String) })), 'nodeLabels'],
   ['a token that no header can carry', () => config({ authToken: 'a\nb' }), 'authToken'],
   ['an unknown limit', () => config({ limits: { speed: 1 } }), 'limits.speed'],
   ['more connections than can be', () => config({ limits: { connections: 1_000_001 } }), 'limits.connections'],
@@ -274,6 +284,11 @@ test('every limit that is declared can be set', () => {
   const names = [...members.matchAll(/readonly (\w+)\?: number/g)].map(([, name]) => name)
   assert.ok(names.includes('turns') && names.includes('snapshotBytes'), names.join(' '))
   for (const name of names) createSimseServer(config({ limits: { [name]: 1 } }))
+})
+
+test('a server among several is fine', () => {
+  createSimseServer(config(node({ nodeLabels: ['gpu', 'eu-1'] })))
+  createSimseServer(config(node({ nodeUrl: 'https://[::1]/', nodeLabels: [] })))
 })
 
 test('what asks for nothing is fine', () => {

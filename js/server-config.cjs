@@ -132,6 +132,25 @@ const store = (value, path, issues) => {
     issues.push({ path, message: 'expected sqlite, or an address that begins with postgres://' })
 }
 
+/** Where the other servers of a database reach this one. */
+const nodeUrl = (value, path, issues) => {
+  const place = /^https?:\/\/(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[1-9]\d{0,4})?\/?$/
+  // What was given may have a password in it.
+  if (typeof value !== 'string' || !place.test(value) || !URL.canParse(value))
+    issues.push({ path, message: 'expected http:// or https://, a host and a port, and nothing behind it' })
+}
+
+/** Labels of workspaces: at most 32 (src/config/node_settings.rs). */
+const nodeLabel = (value, path, issues) => {
+  if (typeof value !== 'string' || !/^[\w.-]{1,64}$/.test(value))
+    issues.push({ path, message: `expected 1 to 64 letters, digits, ".", "_" or "-", got ${describe(value)}` })
+}
+const nodeLabels = (value, path, issues) => {
+  list(nodeLabel)(value, path, issues)
+  if (Array.isArray(value) && (value.length > 32 || new Set(value).size < value.length))
+    issues.push({ path, message: 'expected at most 32 labels, each once' })
+}
+
 const providerFields = shape({
   name: text,
   api: optional(oneOf(...APIS)),
@@ -330,6 +349,8 @@ const configShape = shape({
   replaySpeed: optional(number(0, 1_000_000)),
   dataDirectory: optional(text),
   store: optional(store),
+  nodeUrl: optional(nodeUrl),
+  nodeLabels: optional(nodeLabels),
   toolRegistry: optional((value, path, issues) => {
     if (!plain(value))
       issues.push({ path, message: `expected a registry that createToolRegistry made, got ${describe(value)}` })
@@ -351,11 +372,18 @@ const configShape = shape({
 const together = (value, path, issues) => {
   const before = issues.length
   configShape(value, path, issues)
-  if (issues.length === before && value.recordModels !== undefined && value.replayModels !== undefined)
+  if (issues.length > before) return
+  if (value.recordModels !== undefined && value.replayModels !== undefined)
     issues.push({
       path: 'recordModels',
       message: 'expected nothing, because "replayModels" is there: what is replayed is not recorded',
     })
+  const { store = 'sqlite', nodeUrl, nodeLabels = [] } = value
+  if (nodeUrl === undefined && nodeLabels.length === 0) return
+  const field = nodeUrl === undefined ? 'nodeLabels' : 'nodeUrl'
+  if (store === 'sqlite')
+    issues.push({ path: field, message: 'expected to stand beside a "store" that begins with postgres://' })
+  else if (nodeUrl === undefined) issues.push({ path: field, message: 'expected to stand beside "nodeUrl"' })
 }
 
 /** Checks a configuration; throws `CONFIG_VALIDATION`. */

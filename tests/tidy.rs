@@ -293,6 +293,7 @@ const UNBOUNDED: &[(&str, &str)] = &[
     ),
     ("src/store/postgres/mod.rs", "as in src/store/sqlite.rs"),
     ("src/store/sqlite.rs", "the commits in it are counted, and one more than COMMITS_WAITING_MAX is refused"),
+    ("src/app/nodes/commands.rs", "each line has room for so many commands, and reads no more"),
 ];
 
 /// Whether a source makes a channel without a bound: tokio's, futures' or that of the standard library.

@@ -825,6 +825,34 @@ export const operations = {
       { components: '', info: '', openapi: '', paths: '' },
     ],
   },
+  nodes: {
+    kind: 'call',
+    method: 'GET',
+    path: '/nodes',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { nodes: 'array' },
+    ],
+  },
+  drain: {
+    kind: 'call',
+    method: 'POST',
+    path: '/drain',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { draining: 'boolean', left: 'number' },
+    ],
+  },
 }
 
 /** The types of all events of sessions. */

@@ -37,6 +37,18 @@ impl App {
         for (state, count) in states {
             page.sample(&[("state", state)], count);
         }
+        if let Some(company) = self.sessions.company() {
+            page.family(
+                "simse_nodes",
+                Kind::Gauge,
+                "Servers that share the store and are there, by whether they take sessions.",
+            );
+            page.sample(&[("state", "active")], company.active);
+            page.sample(&[("state", "draining")], company.draining);
+            let help = "Trees of sessions that this server has taken over since its start.";
+            page.family("simse_sessions_taken_total", Kind::Counter, help);
+            page.sample(&[], company.taken);
+        }
         self.meters.write(page);
         if let Some(commits) = self.store.meter() {
             commits.write(page);

@@ -19,6 +19,7 @@ mod health;
 mod judged;
 mod lifecycle;
 mod metrics;
+mod nodes;
 mod offers;
 mod pages;
 mod parse;
@@ -62,7 +63,7 @@ use crate::protocol::{
 use crate::provider::{AcpAgent, Errands, Tape};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
 use crate::session::{
-    GrantBook, Live, Manager, NewPrompt, Receipt, ServerRules, Terms, Workbench, disown_all, store_failure,
+    GrantBook, Live, Manager, NewPrompt, Receipt, ServerRules, Terms, Workbench, disown_all, one_less, store_failure,
 };
 use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
@@ -77,6 +78,8 @@ pub use controls::{Aborted, Interrupted, Paused, Resumed};
 pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
 pub use judged::{Judged, Namesakes};
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
+use nodes::Ways;
+pub use nodes::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, Whereabouts};
 use offers::LocalModels;
 pub use pages::EventPage;
 pub use parse::parse_json;
@@ -168,6 +171,8 @@ pub struct App {
     wardrobe: Arc<Wardrobe>,
     sessions: Manager,
     commands: Commands,
+    /// To other nodes.
+    ways: Ways,
     /// Sessions in the store, about: what is being created counts already.
     session_count: Arc<AtomicU64>,
     session_tokens: Arc<SessionTokens>,
@@ -178,6 +183,8 @@ pub struct App {
     opened_at_ms: u64,
     /// Rids the record of changes of sessions that are gone. Ends with the application.
     _tidying: Option<AbortOnDropHandle<()>>,
+    /// What it does for the other servers of the store. Ends with the application.
+    _company: [Option<AbortOnDropHandle<()>>; 2],
 }
 
 impl std::fmt::Debug for App {
@@ -233,22 +240,21 @@ impl App {
             tracer: tracer.clone(),
         };
         let sessions = Manager::new(Arc::clone(&store), Arc::clone(&wardrobe) as Arc<dyn Workbench>, terms);
-        if let Some(directory) = &data_directory {
-            sessions.succeed(directory.clone()).await;
-        }
-        sessions.recover().await?;
+        sessions.take_up(data_directory.as_deref()).await?;
         let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
-        let tidying = wardrobe.recording().map(|recording| disown_all(Arc::clone(&store), Arc::clone(recording)));
-        let tidying = tidying.map(|work| AbortOnDropHandle::new(tokio::spawn(work)));
-        let app = Arc::new(Self {
+        let disowns = |recording: &Arc<_>| tokio::spawn(disown_all(Arc::clone(&store), Arc::clone(recording)));
+        let tidying = wardrobe.recording().map(disowns).map(AbortOnDropHandle::new);
+        let session_tokens = SessionTokens::open(data_directory.clone(), &store).await;
+        let company = [sessions.keep_company(), session_tokens.follow()];
+        Ok(Arc::new(Self {
             settings: RwLock::new(Arc::new(settings)),
             own_models: extras.models,
             configuration: Mutex::default(),
             config: Mutex::default(),
             roots,
             session_count,
-            session_tokens: SessionTokens::open(data_directory.clone(), &store).await,
+            session_tokens,
             store,
             data_directory,
             memories,
@@ -260,23 +266,19 @@ impl App {
             wardrobe,
             sessions,
             commands,
+            ways: Ways::default(),
             saved,
             meters,
             tracer,
             opened_at_ms: clock::now_ms(),
             _tidying: tidying,
-        });
-        Ok(app)
+            _company: company,
+        }))
     }
 
     /// The settings as they are now.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read())
-    }
-
-    /// Waits until another server was put in this one's place. It writes nothing more then, and is of no use.
-    pub fn taken_over(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.store.taken_over()
     }
 
     /// Where its sessions are kept; None: in memory.
@@ -312,13 +314,13 @@ impl App {
     ) -> Result<SessionView, ApiError> {
         let sessions_max = self.settings().limits.sessions_max;
         if self.session_count.fetch_add(1, Ordering::AcqRel) >= sessions_max {
-            self.session_count.fetch_sub(1, Ordering::AcqRel);
+            one_less(&self.session_count);
             let message = format!("{sessions_max} sessions are kept already; delete some");
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
         let created = make.await;
         if created.is_err() {
-            self.session_count.fetch_sub(1, Ordering::AcqRel);
+            one_less(&self.session_count);
         }
         created
     }
@@ -391,7 +393,7 @@ impl App {
         for gone in self.live(caller, id).await?.delete(if_version).await? {
             self.forget_session_tokens(&gone).await;
             self.wardrobe.servers().release(&gone);
-            self.session_count.fetch_sub(1, Ordering::AcqRel);
+            one_less(&self.session_count);
         }
         Ok(Deleted { deleted: true })
     }
@@ -452,17 +454,6 @@ impl App {
     /// `NOT_FOUND`.
     pub async fn wait_turn(&self, caller: &Caller, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         self.live(caller, id).await?.wait(turn).await
-    }
-
-    /// Reads the session's events behind number `after`.
-    ///
-    /// # Errors
-    /// `NOT_FOUND`, `INVALID_ARGUMENT` (a number that lies ahead of the log), `RESOURCE_EXHAUSTED` (too many streams).
-    pub async fn events(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
-        let streams_max = self.settings().limits.streams_per_session_max;
-        let reader = self.live(caller, id).await?.read(after, streams_max)?;
-        // Who may not answer is nobody who could be asked.
-        Ok(if caller.only.is_some() { reader.unattended() } else { reader })
     }
 
     async fn live(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Live>, ApiError> {

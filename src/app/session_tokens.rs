@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{App, Caller};
 use crate::base::panics::broken;
@@ -22,7 +23,13 @@ use crate::protocol::{
     Access, ApiError, Deleted, ErrorCode, MadeSessionToken, NewSessionToken, SessionId, SessionTokenId,
     SessionTokenList, SessionTokenRole, SessionTokenView, TokenName, TokenRole,
 };
-use crate::store::Store;
+use crate::session::store_failure;
+use crate::store::{Cluster, Store, StoreError};
+
+/// What they are among the texts that all servers of a store know.
+const NOTES: &str = "session token";
+/// Longest time in which a change that another server has told of is not known here.
+const CHANGES_MISSED_MAX: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Who shows such a token.
 #[derive(Debug, Clone)]
@@ -36,12 +43,20 @@ pub struct Confined {
 }
 
 /// The tokens of all sessions.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct SessionTokens {
     directory: Option<PathBuf>,
+    /// Where they are, where several servers share the store.
+    cluster: Option<Arc<dyn Cluster>>,
     held: Mutex<HashMap<Fingerprint, Held>>,
     /// One change after the other, each until it is on the disk.
     changing: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for SessionTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionTokens").field("directory", &self.directory).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -59,19 +74,10 @@ impl Held {
 impl SessionTokens {
     /// Those of a data directory. A file that cannot be trusted opens nothing, and says so.
     pub(super) async fn open(directory: Option<PathBuf>, store: &Arc<dyn Store>) -> Arc<Self> {
-        let place = directory.clone();
-        let read =
-            tokio::task::spawn_blocking(move || place.map_or_else(|| Ok(Vec::new()), |it| session_tokens::read(&it)));
-        let entries = match read.await {
-            Ok(Ok(entries)) => entries,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "no token of a session counts");
-                Vec::new()
-            }
-            Err(cause) => {
-                tracing::error!(cause = broken(cause), "no token of a session counts");
-                Vec::new()
-            }
+        let cluster = store.cluster();
+        let entries = match &cluster {
+            Some(cluster) => shared(&**cluster).await,
+            None => own(directory.clone()).await,
         };
         let mut held = HashMap::new();
         for entry in entries {
@@ -80,7 +86,33 @@ impl SessionTokens {
                 held.insert(entry.sha256, Held { entry, ends: CancellationToken::new() });
             }
         }
-        Arc::new(Self { directory, held: Mutex::new(held), changing: tokio::sync::Mutex::default() })
+        Arc::new(Self { directory, cluster, held: Mutex::new(held), changing: tokio::sync::Mutex::default() })
+    }
+
+    /// Takes on what other servers of the store change, as long as what is returned lives. None: it has the store alone.
+    pub(super) fn follow(self: &Arc<Self>) -> Option<AbortOnDropHandle<()>> {
+        let (tokens, cluster) = (Arc::clone(self), self.cluster.clone()?);
+        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut changes = cluster.changes();
+            loop {
+                // What was missed is found a little later.
+                drop(tokio::time::timeout(CHANGES_MISSED_MAX, changes.changed()).await);
+                tokens.reload(&*cluster).await;
+            }
+        })))
+    }
+
+    /// Reads again what there is.
+    async fn reload(&self, cluster: &dyn Cluster) {
+        let _one = self.changing.lock().await;
+        let Ok(entries) = entries_of(cluster).await else { return };
+        let mut held = self.held.lock();
+        let mut before = std::mem::take(&mut *held);
+        for entry in entries {
+            let ends = before.remove(&entry.sha256).map(|old| old.ends).unwrap_or_default();
+            held.insert(entry.sha256, Held { entry, ends });
+        }
+        before.into_values().for_each(|gone| gone.ends.cancel());
     }
 
     /// Whose token it is. None: nobody's, or it has ended. What is looked up is a hash: how long it takes tells nothing of a token.
@@ -115,7 +147,13 @@ impl SessionTokens {
         let prints: Vec<Fingerprint> = gone.iter().map(|held| held.entry.sha256).collect();
         self.held.lock().retain(|print, _| !prints.contains(print));
         gone.iter().for_each(|held| held.ends.cancel());
-        self.write(left.into_iter().map(|held| held.entry).collect()).await?;
+        match &self.cluster {
+            Some(cluster) => {
+                let ids = gone.iter().map(|held| held.entry.id.to_string()).collect();
+                cluster.forget_notes(NOTES, ids).await.map_err(|error| store_failure(&error))?;
+            }
+            None => self.write(left.into_iter().map(|held| held.entry).collect()).await?,
+        }
         Ok(gone.len())
     }
 
@@ -144,8 +182,17 @@ impl SessionTokens {
                 return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
             }
         }
-        entries.push(entry.clone());
-        self.write(entries).await?;
+        match &self.cluster {
+            Some(cluster) => {
+                let body = serde_json::to_string(&entry).map_err(|error| ApiError::internal(error.to_string()))?;
+                let kept = cluster.keep_note(NOTES, entry.id.as_str(), body).await;
+                kept.map_err(|error| store_failure(&error))?;
+            }
+            None => {
+                entries.push(entry.clone());
+                self.write(entries).await?;
+            }
+        }
         let mut held = self.held.lock();
         held.retain(|_, held| {
             let counts = held.counts();
@@ -157,6 +204,36 @@ impl SessionTokens {
         held.insert(entry.sha256, Held { entry, ends: CancellationToken::new() });
         Ok(())
     }
+}
+
+/// Those of a data directory.
+async fn own(place: Option<PathBuf>) -> Vec<SessionTokenEntry> {
+    let read =
+        tokio::task::spawn_blocking(move || place.map_or_else(|| Ok(Vec::new()), |it| session_tokens::read(&it)));
+    match read.await {
+        Ok(Ok(entries)) => entries,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "no token of a session counts");
+            Vec::new()
+        }
+        Err(cause) => {
+            tracing::error!(cause = broken(cause), "no token of a session counts");
+            Vec::new()
+        }
+    }
+}
+
+/// Those of all servers of the store.
+async fn shared(cluster: &dyn Cluster) -> Vec<SessionTokenEntry> {
+    entries_of(cluster).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "no token of a session counts yet");
+        Vec::new()
+    })
+}
+
+async fn entries_of(cluster: &dyn Cluster) -> Result<Vec<SessionTokenEntry>, StoreError> {
+    let notes = cluster.notes(NOTES).await?;
+    Ok(notes.iter().filter_map(|body| serde_json::from_str(body).ok()).collect())
 }
 
 impl Caller {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use super::reach::Reach;
+use super::reach::{Reach, There};
 use crate::config::{Options, StoreAddress};
 use crate::protocol::{ClientId, SessionId, TokenName, TokenRole};
 
@@ -115,6 +115,15 @@ pub(super) enum Command {
     /// Move all sessions between SQLite and PostgreSQL, and sum up what one of them has
     #[command(after_help = EXIT_CODES)]
     Store(Store),
+    /// List the servers that share a database, the newest first, and how much each has to do
+    #[command(after_help = EXIT_CODES)]
+    Nodes(Nodes),
+    /// Hand the sessions of the running server over to the other servers of its database
+    ///
+    /// From then on it takes none. What runs goes on to the end of its turn, and is waited for.
+    /// Exit code 0: nothing is left, or it is not waited for; 1: something is left at the end of --wait.
+    #[command(after_help = EXIT_CODES)]
+    Drain(Drain),
     /// Log in at an MCP server of the configuration that wants it (OAuth), with a browser on this machine
     ///
     /// Prints the address to open and waits until the browser comes back. What comes of it is kept in the data directory,
@@ -249,6 +258,26 @@ pub(super) struct Sessions {
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) place: Place,
+}
+
+/// `simse nodes`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Nodes {
+    /// Print each as the server tells of it, one JSON object a line
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) there: There,
+}
+
+/// `simse drain`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Drain {
+    /// Wait so many seconds for what runs; 0: not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(super) wait: u32,
+    #[command(flatten)]
+    pub(super) there: There,
 }
 
 /// `simse mcp-login`.

@@ -39,11 +39,13 @@ pub(super) fn of_a_door(options: &Options) -> Option<&'static str> {
         (options.tls_key.is_some(), "--tls-key"),
         (options.socket.is_some(), "--socket"),
         (options.port_file.is_some(), "--port-file"),
+        (options.node_url.is_some(), "--node-url"),
+        (options.node_labels.is_some(), "--node-labels"),
     ];
     flags.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
 }
 
-/// The door of a server that was started beside something else: for this machine, on any port, with the token.
+/// The door of a server that was started beside something else: for this machine, on any port, with the token. It is none of several.
 pub(super) fn with_a_door(mut launch: Launch) -> Launch {
     "127.0.0.1".clone_into(&mut launch.listen.host);
     launch.listen.port = 0;
@@ -52,6 +54,7 @@ pub(super) fn with_a_door(mut launch: Launch) -> Launch {
     launch.listen.tls = None;
     launch.listen.socket = None;
     launch.port_file = None;
+    launch.settings.stand_alone();
     launch
 }
 

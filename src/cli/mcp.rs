@@ -49,6 +49,8 @@ pub(super) async fn run(arguments: Mcp) -> Exit {
 
 /// Where nobody says where, it keeps its sessions as an embedded server does: clients start one each, often several at once.
 fn find_place(launch: &mut Launch) {
+    // It has no door for others.
+    launch.settings.stand_alone();
     if launch.said.data_dir.is_some() {
         return;
     }

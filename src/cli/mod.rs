@@ -23,6 +23,7 @@ mod found;
 mod job;
 mod log;
 mod mcp;
+mod nodes;
 mod panics;
 mod program;
 mod reach;
@@ -129,6 +130,8 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Export(arguments) => transfer::export(arguments),
             Command::Import(arguments) => transfer::import(arguments).await,
             Command::Store(arguments) => store::run(arguments.verb).await,
+            Command::Nodes(arguments) => nodes::list(arguments).await,
+            Command::Drain(arguments) => nodes::drain(arguments).await,
             Command::McpLogin(arguments) => tool_servers::log_in_at(arguments).await,
             Command::Trust(arguments) => tool_servers::trust(arguments),
             Command::Bridge => bridge::run(),
@@ -144,11 +147,10 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// Without the address of a store: a password may stand in it.
+/// Without the address of a store or of a server: a password may stand in it.
 fn unspoken(mut words: clap::Error) -> clap::Error {
-    let of_store =
-        matches!(words.get(ContextKind::InvalidArg), Some(ContextValue::String(of)) if of.ends_with("<STORE>"));
-    if of_store {
+    let is_address = |of: &str| of.ends_with("<STORE>") || of.starts_with("--node-url ");
+    if matches!(words.get(ContextKind::InvalidArg), Some(ContextValue::String(of)) if is_address(of)) {
         words.insert(ContextKind::InvalidValue, ContextValue::String(HIDDEN.to_owned()));
     }
     words

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::Exit;
+use super::arguments::Place;
 use super::client::{Client, ClientError, Way};
-use super::found::{Found, find, of_a_door, own_token, token_of, with_a_door};
+use super::found::{Found, find, neighbour, of_a_door, own_token, token_of, with_a_door};
 use super::running::Running;
 use super::serve::exit_of;
 use crate::config::{Launch, LogLevel, Options, Origin, client_token};
@@ -57,6 +58,19 @@ pub(super) struct Reach {
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) options: Options,
+}
+
+/// Which server is meant, of those that run.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct There {
+    /// Use the server at http(s)://HOST:PORT or unix:SOCKET [default: that of the data directory]
+    #[arg(long, value_name = "URL")]
+    attach: Option<String>,
+    /// With --attach: a file that has the token, for its owner alone
+    #[arg(long, value_name = "FILE", requires = "attach")]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Why something cannot go on, and what the program ends with.
@@ -179,6 +193,28 @@ impl Reach {
         let path = format!("/sessions/{}", found.session_id);
         reached.client.call("PATCH", &path, Some(&Value::Object(wanted))).await.map_err(failed)?;
         reached.client.read(&path).await.map_err(failed)
+    }
+}
+
+impl There {
+    /// The way to it. This process never becomes it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) async fn server(self) -> Result<Client, Refusal> {
+        let Self { attach, token_file, place: Place { config, data_dir } } = self;
+        let options = Options { data_dir, ..Options::default() };
+        let reach = Reach { attach, token_file, config, options, ..Reach::default() };
+        let launch = reach.launch()?;
+        if reach.attach.is_some() {
+            return Ok(reach.server(launch).await?.client);
+        }
+        let found = neighbour(&launch).await;
+        found.ok_or_else(|| {
+            let place = launch.data_directory.display();
+            let words = format!("{place}: no server has it that could be asked; one that speaks TLS alone: --attach");
+            (Exit::CannotStart, words)
+        })
     }
 }
 

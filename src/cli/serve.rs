@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::activation::activate;
@@ -87,9 +88,11 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
     }
     supervised.ready(&format!("listening on {}", running.url));
     let over = running.app.taken_over();
-    let ended = stop.clone();
+    let (ended, followed) = (stop.clone(), CancellationToken::new());
+    let is_followed = followed.clone();
     let _watch = AbortOnDropHandle::new(tokio::spawn(async move {
         over.await;
+        followed.cancel();
         ended.cancel();
     }));
     let launch = reloader.run(stop).await;
@@ -97,6 +100,11 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
     supervised.stopping(Duration::from_millis(launch.shutdown_grace_ms));
     tracing::info!(grace_ms = launch.shutdown_grace_ms, "stopping; a second signal ends at once");
     match running.stop().await {
+        // Whoever starts it again starts another node.
+        Ok(()) if is_followed.is_cancelled() => {
+            log.problem("another server has taken over from this one, which was silent for too long");
+            Exit::Failed
+        }
         Ok(()) => {
             tracing::info!("stopped");
             Exit::Ok

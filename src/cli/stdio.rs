@@ -54,7 +54,10 @@ pub(super) async fn run(launch: &Launch, streams: Streams, (given, log): Told<'_
         Ok(stop) => stop,
         Err(cause) => return refuse(launch.log_format, Exit::CannotStart, format!("no signals: {cause}")),
     };
-    let launch = &descriptors::fit(launch);
+    let mut launch = descriptors::fit(launch);
+    // It has no door for others.
+    launch.settings.stand_alone();
+    let launch = &launch;
     let app = match open(launch).await {
         Ok(app) => app,
         Err(error) => {

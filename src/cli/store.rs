@@ -51,7 +51,7 @@ fn launch(place: Place) -> Result<Launch, Exit> {
 fn where_of(store: StoreAddress, launch: &Launch) -> Where {
     match Database::of(store) {
         None => Where::Directory(launch.data_directory.clone()),
-        Some(Database { address, password }) => Where::Database(address, password),
+        Some(Database { address, password, node: _ }) => Where::Database(address, password),
     }
 }
 

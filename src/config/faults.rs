@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::node_settings::{LABEL_EXPECTED, LABEL_PATTERN, is_label};
+use super::node_url::{NODE_URL_EXPECTED, NODE_URL_PATTERN, NodeUrl};
 use super::store_address::{STORE_EXPECTED, STORE_PATTERN, StoreAddress};
 use super::{LogFilter, acp, hooks, mcp, provider, schema};
 use crate::base::file;
@@ -257,12 +259,8 @@ fn misfit(kind: &str, value: &DeValue<'_>, schema: &Value) -> Option<String> {
                 let fits = words.iter().any(|word| word == text.as_ref());
                 return (!fits).then(|| alternatives(words));
             }
-            if schema["pattern"] == STORE_PATTERN {
-                return text.parse::<StoreAddress>().is_err().then(|| STORE_EXPECTED.to_owned());
-            }
-            if schema["pattern"].is_string() {
-                // The other pattern that there is.
-                return text.parse::<LogFilter>().err().map(|said| said.trim_start_matches("expected ").to_owned());
+            if let Some(pattern) = schema["pattern"].as_str() {
+                return misfit_of_text(text, pattern);
             }
             let short = schema["minLength"].as_u64().is_some_and(|least| (text.chars().count() as u64) < least);
             short.then(|| "a text that is not empty".to_owned())
@@ -295,6 +293,17 @@ fn misfit(kind: &str, value: &DeValue<'_>, schema: &Value) -> Option<String> {
         ("array", _) => Some("an array".to_owned()),
         ("object", _) => Some("a table".to_owned()),
         _ => None,
+    }
+}
+
+/// The same of a text that a pattern is there for.
+fn misfit_of_text(text: &str, pattern: &str) -> Option<String> {
+    match pattern {
+        STORE_PATTERN => text.parse::<StoreAddress>().is_err().then(|| STORE_EXPECTED.to_owned()),
+        NODE_URL_PATTERN => text.parse::<NodeUrl>().is_err().then(|| NODE_URL_EXPECTED.to_owned()),
+        LABEL_PATTERN => (!is_label(text)).then(|| LABEL_EXPECTED.to_owned()),
+        // The other pattern that there is.
+        _ => text.parse::<LogFilter>().err().map(|said| said.trim_start_matches("expected ").to_owned()),
     }
 }
 
@@ -417,6 +426,8 @@ mod tests {
             ("stale_check = 'strict'", true), ("stale_check = 'x'", false), ("permission_mode = 'accept-edits'", true), ("permission_mode = 'x'", false),
             ("default_policy = 'deny'", true), ("default_policy = 'x'", false), ("openai_api_key = 'k'", true), ("openai_api_key = 1", false),
             ("a.b = 1", false), ("port = 1979-05-27", false), ("port = 1\nport = 2", false),
+            ("store = 'postgres://h/d'", true), ("store = 'x'", false), ("node_url = 'http://h:1/'", true), ("node_url = 'http://h/x'", false), ("node_url = 1", false),
+            ("node_labels = ['a', 'b']", true), ("node_labels = 'a'", false), ("node_labels = [1]", false),
             ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = 'read'", true),
             ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = ['read', 'task']\nannotations = { readOnly = false, title = 't' }", true),
             ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = 'reed'", false), ("[permissions]\nrules = 1", false),

@@ -16,6 +16,8 @@ mod hooks;
 mod inside;
 mod mcp;
 mod names;
+mod node_settings;
+mod node_url;
 mod options;
 mod origin;
 pub mod projects;
@@ -63,6 +65,8 @@ pub use faults::{Fault, faults_of};
 pub use hooks::{HOOK_EVENTS, HookCommand};
 pub use mcp::{BadMcpServer, IdentityProvider, McpServer, McpTransport, OAuth};
 pub use names::{Names, Setting, setting_of, strange_variables};
+pub use node_settings::NodeSettings;
+pub use node_url::{NODE_URL_EXPECTED, NodeUrl};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
 pub use origin::Origin;
 pub use provider::{
@@ -168,10 +172,13 @@ pub struct Database {
     pub address: SecretString,
     /// The user's password, where the address has none.
     pub password: Option<SecretString>,
+    /// This server among several that share it. None: it has it alone.
+    pub node: Option<NodeSettings>,
 }
 
 impl Database {
-    /// The database that an address names, with the password of the environment. None: sessions are in the data directory.
+    /// The database that an address names, for one server, with the password of the environment. None: sessions are in the data
+    /// directory.
     pub fn of(store: StoreAddress) -> Option<Self> {
         Self::named(store, || database_password().map(|password| password.expose_secret().to_owned()))
     }
@@ -179,7 +186,7 @@ impl Database {
     fn named(store: StoreAddress, password: impl FnOnce() -> Option<String>) -> Option<Self> {
         match store {
             StoreAddress::Sqlite => None,
-            StoreAddress::Postgres(address) => Some(Self { address, password: password().map(Into::into) }),
+            StoreAddress::Postgres(address) => Some(Self { address, password: password().map(Into::into), node: None }),
         }
     }
 }
@@ -408,6 +415,13 @@ impl Settings {
             memory: MemorySettings::default(),
             limits: Limits::default(),
             collector: None,
+        }
+    }
+
+    /// This server is none of several, whatever was said: nobody else reaches it.
+    pub fn stand_alone(&mut self) {
+        if let Some(database) = &mut self.database {
+            database.node = None;
         }
     }
 }

@@ -30,6 +30,10 @@ pub enum Setting {
     ReplayModels,
     /// Where sessions are.
     Store,
+    /// Where other servers reach this one.
+    NodeUrl,
+    /// Labels of the workspaces that this server reaches.
+    NodeLabels,
 }
 
 /// Where settings come from, and so what they are called there.
@@ -56,6 +60,8 @@ impl Names {
             Setting::RecordModels => ("record_models", "recordModels"),
             Setting::ReplayModels => ("replay_models", "replayModels"),
             Setting::Store => ("store", "store"),
+            Setting::NodeUrl => ("node_url", "nodeUrl"),
+            Setting::NodeLabels => ("node_labels", "nodeLabels"),
             Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),
             Setting::MemoryModel => ("memory_model", "memory.model"),
         };

@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
 use super::{
-    AcpServer, Address, AgentType, Bounds, ConfigError, HookCommand, McpServer, OpenAiApi, Provider, StoreAddress,
+    AcpServer, Address, AgentType, Bounds, ConfigError, HookCommand, McpServer, NodeUrl, OpenAiApi, Provider,
+    StoreAddress,
 };
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
@@ -158,6 +159,12 @@ options! {
     /// Where sessions are: sqlite, in the data directory, or postgres://USER@HOST/DATABASE, its password in PGPASSWORD [default: sqlite]
     #[arg(long, value_name = "STORE", value_parser = store, help_heading = "What it works on")]
     store: StoreAddress,
+    /// Where the other servers of the same database reach this one, such as http://10.0.0.7:4000; with it several share the database of --store, without it one has it alone
+    #[arg(long, value_name = "URL", help_heading = "What it works on")]
+    node_url: NodeUrl,
+    /// Labels of the workspaces that this server reaches, with commas between them; a session with a label lives only on servers that have it
+    #[arg(long, value_name = "LABEL", value_delimiter = ',', help_heading = "What it works on")]
+    node_labels: Vec<String>,
     /// What commands are held to by the operating system: read-only, workspace-write or off [default: workspace-write]
     #[arg(long, value_name = "MODE", value_parser = sandbox, help_heading = "What it works on")]
     sandbox: SandboxMode,

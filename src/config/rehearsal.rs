@@ -11,7 +11,7 @@ use super::faults::{Looked, look_at, text_of};
 use super::names::setting_of;
 use super::options::Options;
 use super::origin::{Origin, origins, others};
-use super::resolve::{Surroundings, launch_of, missing_directories, problems, tls, within};
+use super::resolve::{Surroundings, database, launch_of, missing_directories, problems, tls, within};
 use super::{ConfigError, Launch, telemetry};
 
 /// A start that does not happen.
@@ -90,6 +90,7 @@ impl Rehearsal {
         let mut refused = problems(&all);
         refused.extend(missing_directories(&all, from));
         refused.extend(tls(&all, from).err());
+        refused.extend(database(&all, from).err());
         refused.extend(telemetry::collector(&all).err());
         for error in refused {
             let setting = place_of(&error).and_then(|place| setting_of(&place).map(str::to_owned));
@@ -97,6 +98,7 @@ impl Rehearsal {
             // The rest is looked at without it.
             let without = match setting.as_deref() {
                 Some("tls_cert" | "tls_key") => vec!["tls_cert", "tls_key"],
+                Some("node_url" | "node_labels") => vec!["node_url", "node_labels"],
                 other => other.into_iter().collect(),
             };
             all.restore(&Options::default(), &without);

@@ -16,8 +16,8 @@ use super::origin::{Origin, origins, others};
 use super::provider::add_variables;
 use super::telemetry;
 use super::{
-    Bounds, Database, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings,
-    default_permissions,
+    Bounds, Database, MemorySettings, Names, NodeSettings, OpenAiSettings, SandboxSettings, Settings, Storage,
+    TapeSettings, default_permissions,
 };
 use crate::base::{http, limit};
 
@@ -222,6 +222,15 @@ pub(super) fn tls(all: &Options, from: &Surroundings) -> Result<Option<(PathBuf,
     }
 }
 
+/// The database that has the sessions, and this server among those that share it.
+pub(super) fn database(all: &Options, from: &Surroundings) -> Result<Option<Database>, ConfigError> {
+    let store = all.store.clone().unwrap_or_default();
+    let said = (all.node_url.clone(), all.node_labels.clone().unwrap_or_default());
+    let node = NodeSettings::of(said, &store, Names::Flags)
+        .map_err(|(place, expected)| ConfigError::Value { place, expected })?;
+    Ok(Database::named(store, || text(from, "PGPASSWORD")).map(|database| Database { node, ..database }))
+}
+
 fn settings(
     all: Options,
     data_directory: &Path,
@@ -235,7 +244,7 @@ fn settings(
     let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
     settings.collector = collector;
     settings.storage = Storage::Directory(data_directory.to_owned());
-    settings.database = Database::named(all.store.unwrap_or_default(), || text(from, "PGPASSWORD"));
+    settings.database = database(&everything, from)?;
     let all_of = |name: &str, paths: Option<Vec<PathBuf>>| -> Result<Vec<PathBuf>, ConfigError> {
         paths.unwrap_or_default().iter().map(|path| directory(name, &from.directory.join(path))).collect()
     };
@@ -540,6 +549,14 @@ mod tests {
             (Some("root = ['within']"), &[("SIMSE_CWD", ".")], "--cwd (SIMSE_CWD, cwd): expected a directory under a root (--root); got "),
             (Some("store = 'mysql://u:s3cret@h/d'"), &[], "line 1: `store`: expected sqlite, or an address that begins with postgres://"),
             (None, &[("SIMSE_STORE", "s3cret")], "SIMSE_STORE: expected sqlite, or an address that begins with postgres://"),
+            (Some("node_url = 'http://u:s3cret@h'"), &[], "line 1: `node_url`: expected http:// or https://, a host and a port, and nothing behind it; got a string"),
+            (None, &[("SIMSE_NODE_URL", "h:4000")], "SIMSE_NODE_URL: expected http:// or https://, a host and a port, and nothing behind it"),
+            (None, &[("SIMSE_NODE_URL", "http://h:4000")], "--node-url (SIMSE_NODE_URL, node_url): expected to stand beside a `store` that begins with postgres://"),
+            (Some("store = 'sqlite'\nnode_labels = ['a']"), &[], "--node-labels (SIMSE_NODE_LABELS, node_labels): expected to stand beside a `store` that begins with postgres://"),
+            (Some("store = 'postgres://h/d'"), &[("SIMSE_NODE_LABELS", "a,b")], "--node-labels (SIMSE_NODE_LABELS, node_labels): expected to stand beside --node-url (SIMSE_NODE_URL, node_url)"),
+            (Some("store = 'postgres://h/d'\nnode_url = 'http://h:4000'"), &[("SIMSE_NODE_LABELS", "a,b,a")], "node_labels): expected at most 32 labels, each once, of 1 to 64 letters, digits, `.`, `_` or `-`"),
+            (None, &[("SIMSE_NODE_LABELS", "a,,b")], "SIMSE_NODE_LABELS: expected names with commas between them"),
+            (Some("node_labels = ['a', 'a b']"), &[], "line 1: `node_labels[1]`: expected 1 to 64 letters, digits, `.`, `_` or `-`; got a string"),
             (Some("data_dir = ''"), &[], "line 1: `data_dir`: expected a text that is not empty; got a string"),
             (Some("root = ['within', '']"), &[], "line 1: `root[1]`: expected a text that is not empty; got a string"),
             (None, &[("SIMSE_ROOT", "within:")], "SIMSE_ROOT: expected paths joined by `:`, none of them empty"),
@@ -618,6 +635,20 @@ mod tests {
         assert_eq!(launch.log_format, LogFormat::Json);
         assert!(launch.data_directory.ends_with(".local/share/simse"));
         assert!(!format!("{launch:?}").contains("sk-file"), "a secret would reach the log");
+    }
+
+    #[test]
+    fn a_server_has_its_database_alone_or_with_others() {
+        let node =
+            |file, variables| with(Some(file), variables, Options::default()).unwrap().settings.database.unwrap().node;
+        assert_eq!(node("store = 'postgres://h/d'", &[]), None);
+        let file = "store = 'postgres://h/d'\nnode_url = 'http://10.0.0.7:4000/'\nnode_labels = ['gpu', 'eu-1']";
+        let url = |text: &str| text.parse().unwrap();
+        let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
+        let want = NodeSettings { url: url("http://10.0.0.7:4000"), labels: labels(&["gpu", "eu-1"]) };
+        assert_eq!(node(file, &[]), Some(want));
+        let want = NodeSettings { url: url("https://h"), labels: labels(&["a", "b"]) };
+        assert_eq!(node(file, &[("SIMSE_NODE_URL", "https://h"), ("SIMSE_NODE_LABELS", "a, b")]), Some(want));
     }
 
     #[test]

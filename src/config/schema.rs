@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::acp_profile::ACP_PROFILES;
+use super::node_settings::{LABEL_PATTERN, LABELS_MAX};
 use super::{BOUNDS, HOOK_EVENTS, Options, options};
 use crate::base::limit;
 
@@ -22,6 +23,9 @@ pub fn schema() -> Value {
     bound("memory_similarity_threshold", "maximum", 1.into());
     bound("replay_speed", "minimum", 0.into());
     bound("host", "minLength", 1.into());
+    bound("node_labels", "items", json!({ "type": "string", "pattern": LABEL_PATTERN }));
+    bound("node_labels", "maxItems", LABELS_MAX.into());
+    bound("node_labels", "uniqueItems", true.into());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration file of simse (TOML)",

@@ -16,8 +16,9 @@ use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
     AcpServer, AgentType, BOUNDS, Bounds, Database, DefinitionFolders, HookCommand, InstructionDiscovery,
-    KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names, OpenAiApi, OpenAiSettings, Provider, ProviderPrompts,
-    SandboxSettings, Settings, Storage, StoreAddress, TapeSettings, ToolBridge, embedded_data_directory,
+    KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names, NodeSettings, NodeUrl, OpenAiApi, OpenAiSettings,
+    Provider, ProviderPrompts, SandboxSettings, Settings, Storage, StoreAddress, TapeSettings, ToolBridge,
+    embedded_data_directory,
 };
 use crate::protocol::Budget;
 use crate::protocol::{PermissionConfig, PermissionMode};
@@ -51,6 +52,9 @@ pub(super) struct ServerConfig {
     data_directory: Option<PathBuf>,
     #[serde(default)]
     store: StoreAddress,
+    node_url: Option<NodeUrl>,
+    #[serde(default)]
+    node_labels: Vec<String>,
     model: Option<String>,
     /// Those of JavaScript, their functions taken out.
     #[serde(default)]
@@ -250,7 +254,7 @@ impl ServerConfig {
                 ..SandboxSettings::default()
             },
             storage: storage(self.data_directory, &working_directory)?,
-            database: Database::of(self.store),
+            database: database(self.store, (self.node_url, self.node_labels))?,
             model: self.model,
             openai: self
                 .openai
@@ -304,6 +308,13 @@ fn directory(field: &str, path: &Path) -> napi::Result<PathBuf> {
 fn misfit(field: &str, problem: &str) -> napi::Error {
     let issues = json!({ "issues": [{ "path": field, "message": problem }] });
     envelope("CONFIG_VALIDATION", format!("createSimseServer: {field}: {problem}"), issues)
+}
+
+/// The database that has the sessions, and this server among those that share it.
+fn database(store: StoreAddress, said: (Option<NodeUrl>, Vec<String>)) -> napi::Result<Option<Database>> {
+    let node = NodeSettings::of(said, &store, Names::Members)
+        .map_err(|(field, expected)| misfit(&field, &format!("expected {expected}")))?;
+    Ok(Database::of(store).map(|database| Database { node, ..database }))
 }
 
 /// A directory that the caller names is used as it is; else each server gets one of its own, by working directory.

@@ -23,6 +23,7 @@ mod kind;
 mod lifecycle;
 mod lineage;
 mod mcp;
+mod node;
 mod object;
 mod permission;
 mod record;
@@ -71,6 +72,7 @@ pub use lineage::{
 pub use mcp::{
     AskMcp, McpAnswer, McpOwner, McpProjectServer, McpProjectView, McpServerView, McpTrust, McpView, TrustProject,
 };
+pub use node::{Drained, NodeList, NodeState, NodeView};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,

@@ -152,6 +152,20 @@ fn check_type(headers: &HeaderMap, needed: bool) -> Result<(), ApiError> {
     if essence.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(expected()) }
 }
 
+/// Takes a body in for another server: whole, whatever it says of its type, which is looked at there.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) async fn take_in(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Taken, Failure> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
+    let bytes_max = shared.options.body_bytes_max;
+    if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
+        drain(headers, body, shared);
+        return Err(Failure::from(too_large(bytes_max)).closing());
+    }
+    read(headers, body, shared).await
+}
+
 async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Taken, Failure> {
     let deadline = Instant::now() + shared.options.body_timeout;
     match tokio::time::timeout_at(deadline, collect(headers, body, shared)).await {

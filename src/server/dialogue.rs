@@ -12,12 +12,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::out::Out;
-use super::room::{Entry, Place, Room};
+use super::room::{Entry, Place, Room, Said};
 use crate::app::{
     App, Attending, Begin, Caller, Command, EventReader, Handled, LifecycleReader, Message, Outcome, Response, Step,
     Submitted, Subscribe,
@@ -43,6 +44,8 @@ pub(super) struct Dialogue {
     tasks: TaskTracker,
     /// Messages without an id so far.
     unnamed: u64,
+    /// Whether other servers share the store.
+    among_nodes: bool,
     /// Whoever has a line open can be asked.
     _here: Attending,
 }
@@ -65,14 +68,18 @@ impl Dialogue {
     pub(super) fn new(app: Arc<App>, caller: Caller, out: Out) -> Self {
         let room = Room::new();
         let (subscriptions, over) = (HashMap::new(), CancellationToken::new());
-        let _here = app.attend(&caller);
-        Self { app, caller, out, room, subscriptions, over, tasks: TaskTracker::new(), unnamed: 0, _here }
+        let (_here, among_nodes) = (app.attend(&caller), app.is_among_nodes());
+        let tasks = TaskTracker::new();
+        Self { app, caller, out, room, subscriptions, over, tasks, unnamed: 0, among_nodes, _here }
     }
 
     /// Takes a message. Waits when too much is under way on this line. False: nobody takes answers any more.
     pub(super) async fn take(&mut self, text: &[u8]) -> bool {
         match Message::parse(text) {
-            Ok(Message::Command(command)) => self.command(*command, text.len()).await,
+            Ok(Message::Command(command)) => {
+                let text = self.among_nodes.then(|| Bytes::copy_from_slice(text)).ok_or(text.len());
+                self.command(*command, text).await
+            }
             Ok(Message::Subscribe(wish)) => self.subscribe(wish).await,
             Ok(Message::Unsubscribe { id, session }) => self.unsubscribe(id, session).await,
             Err(unread) => self.refuse((unread.id, unread.command.as_deref()), unread.error).await,
@@ -100,8 +107,9 @@ impl Dialogue {
         self.out.say(frame).await
     }
 
-    async fn command(&mut self, command: Command, bytes: usize) -> bool {
-        let entry = self.room.enter(command, bytes).await;
+    async fn command(&mut self, command: Command, text: Result<Bytes, usize>) -> bool {
+        let bytes = text.as_ref().map_or_else(|bytes| *bytes, Bytes::len);
+        let entry = self.room.enter(Said { command, text: text.ok() }, bytes).await;
         let begin = Begins {
             app: Arc::clone(&self.app),
             caller: self.caller.clone(),
@@ -234,8 +242,8 @@ struct Begins {
 }
 
 impl Begins {
-    fn begin(&self, command: Command, place: Place) {
-        let submitted = self.app.submit(self.caller.clone(), command);
+    fn begin(&self, said: Said, place: Place) {
+        let submitted = self.app.submit_anywhere(self.caller.clone(), said.command, said.text);
         let (out, over) = (self.out.clone(), self.over.clone());
         self.tasks.spawn(async move {
             tokio::select! {

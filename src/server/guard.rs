@@ -8,14 +8,17 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Method, request};
 use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
+use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::hand_on::CALLER;
 use super::headers::single;
 use super::keys::{Bearer, Keys};
 use super::page;
 use super::peer::Peer;
-use crate::app::Caller;
+use crate::app::{Caller, CallerPassed};
 use crate::protocol::{Access, ApiError, ClientId, ErrorCode, SessionId, TokenName, TokenRole};
 
 const CLIENT: HeaderName = HeaderName::from_static("x-client-id");
@@ -45,6 +48,8 @@ pub(crate) struct Guard {
     wrong: Mutex<Wrong>,
     /// Whether the metrics are for everybody.
     metrics_open: bool,
+    /// What the servers of the store know one another by.
+    node_secret: Option<SecretString>,
 }
 
 /// Somebody whose request goes on.
@@ -58,6 +63,8 @@ pub(crate) struct Admitted {
     pub(crate) is_nobody: bool,
     /// The name of the token that was shown, where it is a named one.
     pub(crate) token: Option<TokenName>,
+    /// Another server of the store has handed it on.
+    pub(crate) is_passed: bool,
 }
 
 /// With which named token a request was made. None: with the owner's, or none.
@@ -80,7 +87,7 @@ impl Guard {
     /// The guard of a server on `host` and `port`. `any_host`: requests may call it by any name.
     pub(crate) fn new(host: &str, port: u16, any_host: bool, keys: Keys) -> Self {
         let hosts = (!any_host).then(|| own_hosts(host, port));
-        Self { hosts, scheme: "http://", keys, wrong: Mutex::default(), metrics_open: false }
+        Self { hosts, scheme: "http://", keys, wrong: Mutex::default(), metrics_open: false, node_secret: None }
     }
 
     /// The same behind TLS.
@@ -93,6 +100,11 @@ impl Guard {
         Self { metrics_open, ..self }
     }
 
+    /// The same, where other servers share the store.
+    pub(crate) fn among_nodes(self, secret: Option<String>) -> Self {
+        Self { node_secret: secret.map(SecretString::from), ..self }
+    }
+
     /// The tokens that open it.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
@@ -103,13 +115,17 @@ impl Guard {
     /// # Errors
     /// `INVALID_ARGUMENT`, `FORBIDDEN`, `UNAUTHORIZED`, or `RESOURCE_EXHAUSTED` for too many wrong tokens.
     pub(crate) async fn admit(&self, head: &request::Parts, peer: Peer) -> Result<Admitted, ApiError> {
+        if let Some(passed) = self.passed_on(&head.headers)? {
+            let (caller, token) = passed.into_caller();
+            return Ok(Admitted { caller, ends: None, is_nobody: false, token, is_passed: true });
+        }
         let host = self.check_host(head, peer)?;
         self.check_origin(head, (&host, peer))?;
         let within = client(&head.headers)?;
         if self.is_open(head) && self.is_nobody(head, peer) {
             // Whoever it is learns no more than that it runs.
             let caller = Caller { client: within, role: TokenRole::ReadOnly, only: None };
-            return Ok(Admitted { caller, ends: None, is_nobody: true, token: None });
+            return Ok(Admitted { caller, ends: None, is_nobody: true, token: None, is_passed: false });
         }
         let bearer = self.check_token(&head.headers, peer).await?;
         check_role(bearer.role(), access(&head.method, head.uri.path()))?;
@@ -117,7 +133,19 @@ impl Guard {
         if let Some(id) = caller.only.as_ref().filter(|id| !reaches(&head.method, head.uri.path(), id)) {
             return Err(ApiError::confined(id));
         }
-        Ok(Admitted { caller, ends: bearer.ends, is_nobody: false, token })
+        Ok(Admitted { caller, ends: bearer.ends, is_nobody: false, token, is_passed: false })
+    }
+
+    /// Who calls through another server of the store, which has looked at who it is.
+    fn passed_on(&self, headers: &HeaderMap) -> Result<Option<CallerPassed>, ApiError> {
+        let (Some(secret), Some(caller)) = (&self.node_secret, headers.get(CALLER)) else { return Ok(None) };
+        let given = single(headers, &AUTHORIZATION)?.and_then(|given| given.strip_prefix("Bearer ")).unwrap_or("");
+        if !bool::from(secret.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
+            return Err(unauthorized("this is no other server of the store"));
+        }
+        CallerPassed::of_header(caller.as_bytes())
+            .map(Some)
+            .ok_or_else(|| ApiError::invalid(CALLER.as_str(), "who calls, as a server says it"))
     }
 
     /// The `Host` of the request, in lower case.
@@ -442,7 +470,7 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             ("GET", "/sessions", Read), ("HEAD", "/sessions", Read), ("GET", "/sessions/s/events", Read),
-            ("GET", "/sessions/s/turns/t", Read), ("GET", "/nowhere", Read), ("GET", "/metrics", Read),
+            ("GET", "/sessions/s/turns/t", Read), ("GET", "/nowhere", Read), ("GET", "/metrics", Read), ("GET", "/nodes", Read), ("POST", "/drain", Work),
             ("POST", "/permissions/explain", Read), ("POST", "/permissions/explain/", Work),
             ("POST", "/mcp", Read), ("DELETE", "/mcp", Read), ("PUT", "/mcp", Work), ("GET", "/ws", Read), ("POST", "/sessions", Work), ("POST", "/sessions/s/prompt", Work),
             ("PATCH", "/sessions/s", Work), ("DELETE", "/sessions/s", Work), ("BREW", "/sessions", Work),
@@ -471,6 +499,7 @@ mod tests {
             ("GET", "/sessions/s/turns/t/x", false), ("GET", "/sessions/%73", false), ("GET", "//sessions/s", false),
             ("GET", "/events", false), ("GET", "/ws", false), ("POST", "/acp", false), ("GET", "/acp", false), ("GET", "/models", false),
             ("GET", "/permissions/grants", false), ("POST", "/permissions/explain", false), ("GET", "/metrics", false), ("GET", "/health", false), ("GET", "/config", false),
+            ("GET", "/nodes", false), ("POST", "/drain", false),
             ("PUT", "/mcp", false), ("POST", "/mcp/", false), ("POST", "/sessions/s/prompt/", false),
         ];
         for (method, path, want) in table {

@@ -34,6 +34,7 @@ use super::answer::Failure;
 use super::call;
 use super::connection::{self, Terms};
 use super::guard::{Nobody, Shown};
+use super::hand_on::{self, Passing};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
 use super::log::{self, Line};
@@ -41,6 +42,7 @@ use super::peer::Peer;
 use super::socket::{Socket, is_ours};
 use super::tls::Tls;
 use super::until::Until;
+use crate::app::COMMAND_PATH;
 use crate::protocol::{ApiError, ErrorCode};
 
 /// Pause after an accept that failed for want of file descriptors or memory.
@@ -349,6 +351,10 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
             return Failure::from(error).into_response();
         }
     };
+    if admitted.is_passed && head.uri.path() == COMMAND_PATH {
+        return hand_on::take_command(shared, admitted.caller, (&head, Body::new(body))).await;
+    }
+    let passing = Passing::of(shared, &head, (&admitted.caller, admitted.token.as_ref()));
     head.extensions.insert(admitted.caller);
     head.extensions.insert(Shown(admitted.token));
     if admitted.is_nobody {
@@ -357,13 +363,20 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
     if let Some(berth) = head.extensions.get_mut::<Berth>() {
         berth.ends.clone_from(&admitted.ends);
     }
-    let routed = router.oneshot(Request::from_parts(head, Body::new(body)));
+    let routed = async {
+        match passing {
+            Some(passing) => passing.answer(head, Body::new(body), router).await,
+            None => {
+                let Ok(response) = router.oneshot(Request::from_parts(head, Body::new(body))).await;
+                response
+            }
+        }
+    };
     let Some(ends) = admitted.ends else {
-        let Ok(response) = routed.await;
-        return response;
+        return routed.await;
     };
     match ends.run_until_cancelled(routed).await {
-        Some(Ok(response)) => response.map(|body| Body::new(Until::new(body, ends))),
+        Some(response) => response.map(|body| Body::new(Until::new(body, ends))),
         None => Failure::from(ApiError::new(ErrorCode::Unauthorized, "the token was revoked")).into_response(),
     }
 }

@@ -7,6 +7,7 @@ mod connection;
 mod dialogue;
 mod framing;
 mod guard;
+mod hand_on;
 mod headers;
 mod held;
 #[cfg(test)]
@@ -177,6 +178,8 @@ pub enum ListenError {
 pub(crate) struct Shared {
     app: Arc<App>,
     guard: Guard,
+    /// What the servers of the store know one another by. None: it has the store alone.
+    node_secret: Option<String>,
     /// By which it shows that it is this server.
     proof_key: ProofKey,
     options: ListenOptions,
@@ -276,7 +279,8 @@ impl Server {
         keys.reload().await;
         let guard = Guard::new(&options.host, address.port(), any_host, keys);
         let guard = if tls.is_some() { guard.secured() } else { guard };
-        let guard = guard.with_open_metrics(options.metrics_open);
+        let node_secret = app.node_secret();
+        let guard = guard.with_open_metrics(options.metrics_open).among_nodes(node_secret.clone());
         let streams = CancellationToken::new();
         let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
         let (stop, closing) = (streams.clone(), accepting.clone());
@@ -288,6 +292,7 @@ impl Server {
         let shared = Shared {
             app,
             guard,
+            node_secret,
             proof_key: proof_key.clone(),
             options,
             tls,

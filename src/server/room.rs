@@ -9,11 +9,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::Command;
 use crate::base::limit;
+
+/// A command, and the text that it came as, where another server may have to hear it.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) command: Command,
+    pub(super) text: Option<Bytes>,
+}
 
 /// What a command holds from its beginning to its answer.
 pub(super) type Place = OwnedSemaphorePermit;
@@ -32,7 +40,7 @@ pub(super) struct Room {
 /// A command that waits, with what it holds while it does.
 #[derive(Debug)]
 struct Waiting {
-    command: Command,
+    command: Said,
     _slot: OwnedSemaphorePermit,
     _bytes: OwnedSemaphorePermit,
 }
@@ -41,7 +49,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) enum Entry {
     /// It begins now.
-    Now(Box<Command>, Place),
+    Now(Box<Said>, Place),
     /// It waits with others.
     Later,
     /// It waits, and somebody has to begin what waits: [`Room::next`] until there is none.
@@ -62,9 +70,9 @@ impl Room {
     }
 
     /// Lets a command of so many bytes in. Waits when as many wait as may. None: never, nobody closes the room.
-    pub(super) async fn enter(&self, command: Command, bytes: usize) -> Option<Entry> {
+    pub(super) async fn enter(&self, command: Said, bytes: usize) -> Option<Entry> {
         // What depends on others comes behind them.
-        if command.is_control() && command.depends_on.is_empty() {
+        if command.command.is_control() && command.command.depends_on.is_empty() {
             let place = Arc::clone(&self.controls).acquire_owned().await.ok()?;
             return Some(Entry::Now(Box::new(command), place));
         }
@@ -84,7 +92,7 @@ impl Room {
 
     /// The next one of those that wait, as soon as there is room for it; `begin` is called before any other can be let in.
     /// False: none waits any more.
-    pub(super) async fn next(&self, begin: impl FnOnce(Command, Place)) -> bool {
+    pub(super) async fn next(&self, begin: impl FnOnce(Said, Place)) -> bool {
         let Ok(place) = Arc::clone(&self.underway).acquire_owned().await else { return false };
         let mut all = self.waiting.lock();
         match all.as_mut().and_then(VecDeque::pop_front) {
@@ -123,19 +131,19 @@ mod tests {
     use super::*;
     use crate::app::Message;
 
-    fn command(text: &str) -> Command {
+    fn command(text: &str) -> Said {
         let Ok(Message::Command(command)) = Message::parse(text.as_bytes()) else { panic!("{text}") };
-        *command
+        Said { command: *command, text: None }
     }
 
-    fn read(id: usize) -> Command {
+    fn read(id: usize) -> Said {
         command(&format!(r#"{{"type":"list_sessions","id":"{id}"}}"#))
     }
 
     #[test]
     fn a_control_goes_past_what_has_no_room_and_the_others_keep_their_order() {
         let room = Room::new();
-        let enter = |command: Command, bytes| room.enter(command, bytes).now_or_never().map(|entry| entry.unwrap());
+        let enter = |command: Said, bytes| room.enter(command, bytes).now_or_never().map(|entry| entry.unwrap());
         let mut held = Vec::new();
         for id in 0..limit::COMMANDS_PER_CONNECTION_MAX {
             let Some(Entry::Now(_, place)) = enter(read(id), 10) else { panic!("room for {id}") };
@@ -154,7 +162,7 @@ mod tests {
         // One comes while there is room, and others wait: it is not faster than they are.
         assert!(matches!(enter(read(1_002), 10), Some(Entry::Later)));
         held.clear();
-        while room.next(|command, _| begun.push(command.id)).now_or_never() == Some(true) {}
+        while room.next(|command, _| begun.push(command.command.id)).now_or_never() == Some(true) {}
         assert_eq!(begun, [Some("1000".into()), Some("1001".into()), None, Some("1002".into())]);
         assert!(matches!(enter(read(1_003), 10), Some(Entry::Now(..))), "none waits any more");
         assert!(room.empty().now_or_never().is_some());

@@ -4,6 +4,7 @@ mod board;
 mod budget;
 mod changes;
 mod mcp;
+mod nodes;
 mod runs;
 mod session_tokens;
 pub(crate) mod table;

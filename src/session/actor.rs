@@ -151,6 +151,8 @@ pub(super) struct Actor {
     /// Where the prompt comes from that is being accepted.
     origin: Origin,
     deleting: Option<oneshot::Sender<Result<Vec<SessionId>, ApiError>>>,
+    /// Who waits for it to leave memory.
+    resting: Option<oneshot::Sender<bool>>,
     /// An undo or a redo that works on files.
     undoing: Option<Undoing>,
     /// Changes that came meanwhile. Each has somebody who waits for its answer.
@@ -195,6 +197,7 @@ impl Actor {
             waiters: HashMap::new(),
             origin: Origin::default(),
             deleting: None,
+            resting: None,
             undoing: None,
             behind: VecDeque::new(),
         }
@@ -225,6 +228,11 @@ impl Actor {
                     }
                 }
             }
+            if let Some(reply) = self.resting.take() {
+                self.rest().await;
+                let _ = reply.send(true);
+                return;
+            }
             let rests = self.undoing.is_none() && self.running.as_ref().is_none_or(|running| running.work.is_none());
             if self.deleting.is_some() && rests && self.delete().await {
                 return;
@@ -234,6 +242,26 @@ impl Actor {
 
     fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty() && self.owed.is_none() && self.undoing.is_none()
+    }
+
+    /// Whether nothing is under way that another node could not go on with: what waits and what is paused stands in the log.
+    fn may_rest(&self) -> bool {
+        let works = self.running.as_ref().is_some_and(|running| running.work.is_some());
+        let owes = self.owed.is_some() || self.next.is_some() || !self.behind.is_empty();
+        !works && !owes && self.undoing.is_none() && self.deleting.is_none()
+    }
+
+    /// Leaves memory for another node.
+    async fn rest(&mut self) {
+        self.live.moved.store(true, Ordering::Release);
+        self.mail.close();
+        self.shelf.remove(&self.live);
+        self.live.over.cancel();
+        self.live.started.end(&self.shelf.herald, EndReason::Idle);
+        self.shelf.scopes.end(&self.row.id, &self.scope).await;
+        self.scope.share().end().await;
+        // Who waits for a turn is told that it goes on elsewhere by the end of this line.
+        self.waiters.clear();
     }
 
     async fn take(&mut self, order: Order) {
@@ -292,6 +320,8 @@ impl Actor {
             Order::Ended(finished) => self.ended(*finished).await,
             Order::Force(turn) => self.force(&turn).await,
             Order::Stop(reason) => self.stop(&reason),
+            Order::Rest(reply) if self.may_rest() => self.resting = Some(reply),
+            Order::Rest(reply) => drop(reply.send(false)),
             Order::Child(order) => self.of_children(order).await,
             Order::Board(order) => self.of_board(order).await,
             Order::Slot(slot) => self.take_slot(slot).await,
@@ -301,6 +331,11 @@ impl Actor {
     /// Whether it is going away: with the server, or by itself.
     fn is_closing(&self) -> bool {
         self.deleting.is_some() || self.shelf.closing.load(Ordering::Acquire)
+    }
+
+    /// Whether it begins no more turns: they are for the next process, or for another node.
+    fn begins_no_more(&self) -> bool {
+        self.is_closing() || self.shelf.cluster.as_ref().is_some_and(|cluster| cluster.is_draining())
     }
 
     fn look(&mut self, turn: &TurnId) -> TurnLook {

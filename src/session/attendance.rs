@@ -20,6 +20,11 @@ impl Attendance {
     pub(super) fn of(&self, client: Option<&ClientId>) -> usize {
         self.0.lock().get(&client.cloned()).copied().unwrap_or(0)
     }
+
+    /// All who are there.
+    pub(super) fn clients(&self) -> Vec<Option<ClientId>> {
+        self.0.lock().keys().cloned().collect()
+    }
 }
 
 /// While it lives, every session of its client has somebody who can be asked.

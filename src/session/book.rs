@@ -60,6 +60,18 @@ impl GrantBook {
         Ok(Self { store, held: Mutex::new(Held::new(rows)), writing: tokio::sync::Mutex::default() })
     }
 
+    /// Reads again what there is: another server of the store may have changed it.
+    ///
+    /// # Errors
+    /// What the store says; then all is as it was.
+    pub(super) async fn reload(&self) -> Result<(), StoreError> {
+        let _one = self.writing.lock().await;
+        let now = clock::now_ms();
+        let rows = self.store.grants().await?.into_iter().filter(|row| row.grant.holds(now)).collect();
+        *self.held.lock() = Held::new(rows);
+        Ok(())
+    }
+
     /// One without grants.
     #[cfg(test)]
     pub(super) fn empty(store: Arc<dyn Store>) -> Self {

@@ -1,6 +1,5 @@
 //! A session that is in memory: the address of its actor, its readers, and who is there.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
 use super::actor::{Accepted, Explained, NewPrompt, NewSettings, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
@@ -18,11 +17,12 @@ use super::children::Brood;
 use super::control::{Command, Controlled, Kind};
 use super::doing::Doing;
 use super::journal::Journal;
+use super::reader::{EventReader, Source};
 use super::snapshot::Stand;
 use super::started::{Started, Starting};
 use super::store_failure;
 use crate::base::trace::Origin;
-use crate::bus::{Batch, Next, Tails, Topic};
+use crate::bus::{Tails, Topic};
 use crate::hook::{Hooks, SessionStart};
 use crate::host::Direction;
 use crate::permission::Subject;
@@ -31,9 +31,6 @@ use crate::protocol::{
     TurnRecord, Undo, Undone,
 };
 use crate::store::{Grant, Said, Store, StoreError, Waiting};
-
-/// Events that a reader takes from the store at once.
-const PAGE: usize = 500;
 
 /// How many clients are connected, and since when.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +43,8 @@ struct Presence {
 pub struct Live {
     pub(super) id: SessionId,
     pub(super) client: Option<ClientId>,
+    /// The session above all of its tree, or itself.
+    pub(super) root: SessionId,
     pub(super) journal: Arc<Journal>,
     pub(super) topic: Arc<Topic>,
     pub(super) store: Arc<dyn Store>,
@@ -54,6 +53,8 @@ pub struct Live {
     pub(super) over: CancellationToken,
     /// The end of a turn could not be written yet.
     pub(super) owes: AtomicBool,
+    /// It left memory for another node.
+    pub(super) moved: AtomicBool,
     /// What is known of sessions under it.
     pub(super) brood: Brood,
     /// Whether hooks have heard that it starts.
@@ -61,7 +62,7 @@ pub struct Live {
     /// What was spent in its tree, once a turn has asked.
     pub(super) tree: OnceLock<Arc<Tree>>,
     presence: watch::Sender<Presence>,
-    streams: AtomicUsize,
+    pub(super) streams: AtomicUsize,
     /// What it does, and how many turns wait and questions are open: what the actor last said.
     doing: Mutex<(Doing, [usize; 2])>,
     /// Bytes of the prompts that wait.
@@ -77,7 +78,7 @@ impl std::fmt::Debug for Live {
 impl Live {
     /// A session whose newest event is `last_seq`, with so many lines of its client.
     pub(super) fn new(
-        (id, client, here): (SessionId, Option<ClientId>, usize),
+        ([id, root], client, here): ([SessionId; 2], Option<ClientId>, usize),
         store: Arc<dyn Store>,
         (last_seq, tails): (u64, &Arc<Tails>),
         mail: mpsc::Sender<Order>,
@@ -91,12 +92,14 @@ impl Live {
         Self {
             id,
             client,
+            root,
             journal,
             topic,
             store,
             mail,
             over,
             owes,
+            moved: AtomicBool::new(false),
             brood,
             tree,
             started,
@@ -166,7 +169,16 @@ impl Live {
     pub(super) async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, ApiError> {
         let (reply, answer) = oneshot::channel();
         let _ = self.mail.send(order(reply)).await; // Without an actor the sender is dropped: the answer fails.
-        answer.await.map_err(|_| ApiError::not_found(format!("session {}", self.id)))
+        answer.await.map_err(|_| self.gone())
+    }
+
+    /// Why nobody answers.
+    fn gone(&self) -> ApiError {
+        if self.moved.load(Ordering::Acquire) {
+            let message = format!("session {} has gone to another server: ask again", self.id);
+            return ApiError::new(ErrorCode::UpstreamUnavailable, message);
+        }
+        ApiError::not_found(format!("session {}", self.id))
     }
 
     /// Hands in a prompt.
@@ -323,7 +335,7 @@ impl Live {
             TurnLook::Unknown => self.stored_turn(turn).await,
             TurnLook::Open { end, .. } => tokio::select! {
                 biased;
-                record = end => record.map_err(|_| ApiError::not_found(format!("session {}", self.id))),
+                record = end => record.map_err(|_| self.gone()),
                 () = self.over.cancelled() => Err(super::stopping()),
             },
         }
@@ -373,7 +385,8 @@ impl Live {
         // Who looks for a reader finds it from now on; what came before waits no longer.
         self.journal.hasten();
         let over = Box::pin(self.over.clone().cancelled_owned());
-        let reader = EventReader { live: Arc::clone(self), position: after, changed, over, _here: Some(guard) };
+        let source = Source::Here { live: Arc::clone(self), over, _here: Some(guard) };
+        let reader = EventReader { source, position: after, changed };
         if open >= streams_max {
             let message = format!("session {} has {streams_max} open event streams already", self.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
@@ -387,8 +400,14 @@ impl Live {
         self.topic.watch()
     }
 
+    /// Leaves memory, for another node to have it. False: something is under way in it.
+    pub(super) async fn rest(&self) -> bool {
+        // Without an actor it has left already.
+        self.ask(Order::Rest).await.unwrap_or(true)
+    }
+
     /// Somebody has just been here.
-    fn touch(&self) {
+    pub(super) fn touch(&self) {
         self.presence.send_modify(|p| p.since = Instant::now());
     }
 
@@ -423,7 +442,7 @@ impl Live {
 pub struct ClientGuard(Arc<Live>);
 
 impl ClientGuard {
-    fn new(live: &Arc<Live>) -> Self {
+    pub(super) fn new(live: &Arc<Live>) -> Self {
         live.joined();
         Self(Arc::clone(live))
     }
@@ -432,69 +451,5 @@ impl ClientGuard {
 impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.left();
-    }
-}
-
-/// A cursor into a session's events.
-#[derive(Debug)]
-pub struct EventReader {
-    live: Arc<Live>,
-    position: u64,
-    changed: watch::Receiver<u64>,
-    /// The session is no longer there. Made once, not for each wait.
-    over: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// None: who reads is nobody who could be asked.
-    _here: Option<ClientGuard>,
-}
-
-impl EventReader {
-    /// The same for who reads along and could not be asked anything.
-    #[must_use]
-    pub fn unattended(mut self) -> Self {
-        self._here = None;
-        self
-    }
-
-    /// Number of the last event given out.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// The next events; waits for them. None: there will be none. The first ones may lie at or before the
-    /// position as it was. Cancel-safe.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn next(&mut self) -> Result<Option<Arc<Batch>>, ApiError> {
-        loop {
-            self.changed.borrow_and_update();
-            match self.live.topic.next(self.position) {
-                Next::Batch(batch) => return Ok(Some(self.give(batch))),
-                Next::Store => {
-                    let stored = self.live.store.events(&self.live.id, self.position, PAGE).await;
-                    match Batch::new(stored.map_err(|e| store_failure(&e))?) {
-                        Some(batch) => return Ok(Some(self.give(Arc::new(batch)))),
-                        // It was deleted meanwhile.
-                        None => return Ok(None),
-                    }
-                }
-                Next::Wait => tokio::select! {
-                    biased;
-                    changed = self.changed.changed() => if changed.is_err() { return Ok(None) },
-                    () = &mut self.over => return Ok(None),
-                },
-            }
-        }
-    }
-
-    fn give(&mut self, batch: Arc<Batch>) -> Arc<Batch> {
-        self.position = batch.last_seq();
-        batch
-    }
-}
-
-impl Drop for EventReader {
-    fn drop(&mut self) {
-        self.live.streams.fetch_sub(1, Ordering::AcqRel);
     }
 }

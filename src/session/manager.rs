@@ -26,6 +26,7 @@ use super::policy::Policy;
 use super::receipt::Receipt;
 use super::scopes::Scopes;
 use super::settings::beginning_of;
+use super::tenure::Tenure;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::bus::Tails;
@@ -36,7 +37,7 @@ use crate::protocol::{
     ApiError, ClientId, ErrorCode, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation, SessionId,
     SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
-use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
+use crate::store::{Cluster, SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};
 
 /// What all sessions share.
@@ -69,7 +70,11 @@ pub(super) struct Shelf {
     pub(super) ledger: Ledger,
     /// Where sessions of trees write.
     pub(super) locks: Locks,
-    running: watch::Sender<usize>,
+    /// The servers that share the store. None: this one has it alone.
+    pub(super) cluster: Option<Arc<dyn Cluster>>,
+    /// Which sessions change hands.
+    pub(super) tenure: Tenure,
+    pub(super) running: watch::Sender<usize>,
 }
 
 /// A turn that runs, as far as the end of the server is concerned.
@@ -79,6 +84,13 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.0.send_modify(|running| *running = running.saturating_sub(1));
     }
+}
+
+/// Counts a session less. The count is read again now and then where several servers share the store: it may be behind.
+pub fn one_less(count: &AtomicU64) {
+    let less = |now: u64| Some(now.saturating_sub(1));
+    // It is never refused.
+    let _ = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
 }
 
 /// A session that is counted, and not there yet.
@@ -94,7 +106,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         if let Some(count) = &self.0 {
-            count.fetch_sub(1, Ordering::AcqRel);
+            one_less(count);
         }
     }
 }
@@ -187,6 +199,8 @@ impl Manager {
     pub fn with_idle(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, (terms, idle): (Terms, Duration)) -> Self {
         let herald = Herald::new(bench.hooks());
         let shelf = Shelf {
+            cluster: store.cluster(),
+            tenure: Tenure::default(),
             store,
             bench,
             herald,
@@ -256,6 +270,7 @@ impl Manager {
                 return if live.client.as_ref() == client { Ok(live) } else { Err(none()) };
             }
             let departures = self.shelf.departures.load(Ordering::Acquire);
+            self.hold(id).await?;
             let row = self.shelf.store.session(id).await.map_err(|e| store_failure(&e))?.ok_or_else(none)?;
             if row.client.as_ref() != client {
                 return Err(none());
@@ -331,25 +346,19 @@ impl Manager {
         if let Some(live) = lives.get(&row.id) {
             return Some(Arc::clone(live));
         }
-        if self.shelf.departures.load(Ordering::Acquire) != departures {
+        let root = row.lineage.as_ref().and_then(|lineage| lineage.root()).unwrap_or(&row.id).clone();
+        if self.shelf.departures.load(Ordering::Acquire) != departures || !self.shelf.tenure.may_wake(&root) {
             return None;
         }
         let (mail, orders) = mpsc::channel(actor::MAIL_MAX);
         let here = self.shelf.attendance.of(row.client.as_ref());
-        let whose = (row.id.clone(), row.client.clone(), here);
+        let whose = ([row.id.clone(), root], row.client.clone(), here);
         let live = Arc::new(Live::new(whose, Arc::clone(&self.shelf.store), (last_seq, &self.shelf.tails), mail));
         lives.insert(row.id.clone(), Arc::clone(&live));
         drop(lives);
         let actor = Actor::new(Arc::clone(&live), orders, Arc::clone(&self.shelf), (row, agenda));
         tokio::spawn(actor.run());
         Some(live)
-    }
-
-    /// Takes over where an earlier process kept its data; see [`Estate::succeed`](crate::tool::Estate::succeed).
-    pub async fn succeed(&self, directory: std::path::PathBuf) {
-        let estate = Arc::clone(&self.shelf.estate);
-        // One that panicked has ended nothing.
-        drop(tokio::task::spawn_blocking(move || estate.succeed(&directory)).await);
     }
 
     /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers and all that tools have
@@ -360,7 +369,12 @@ impl Manager {
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         self.shelf.closing.store(true, Ordering::Release);
         let mut running = self.shelf.running.subscribe();
-        let in_time = tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await.is_ok();
+        let finish = tokio::time::timeout(grace, running.wait_for(|running| *running == 0));
+        let in_time = tokio::select! {
+            finished = finish => finished.is_ok(),
+            () = self.give_away() => false,
+        };
+        self.give_away_rest().await;
         let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
         if !in_time {
             for live in &lives {

@@ -33,6 +33,7 @@ mod manager;
 mod metered;
 mod places;
 mod policy;
+mod reader;
 mod receipt;
 mod recorded;
 mod recovery;
@@ -44,6 +45,7 @@ mod sink;
 mod snapshot;
 mod started;
 mod tally;
+mod tenure;
 mod titling;
 mod traced;
 pub mod transfer;
@@ -81,14 +83,16 @@ pub use explained::ExplainedCall;
 pub use fork::NewFork;
 pub use grammar::Misplaced;
 pub use history::{is_item, items};
-pub use live::{ClientGuard, EventReader, Live};
-pub use manager::Manager;
+pub use live::{ClientGuard, Live};
+pub use manager::{Manager, one_less};
 pub use policy::ServerRules;
+pub use reader::EventReader;
 pub use receipt::Receipt;
 pub use recorded::{disown, disown_all};
 pub use settings::{SERVERS_FALLBACKS, ToolEntry, configure};
 pub use snapshot::items_back;
 pub use started::Starting;
+pub use tenure::{Company, Whereabouts};
 pub use views::Views;
 
 /// What a turn works with.
@@ -220,7 +224,11 @@ pub fn store_failure(error: &StoreError) -> ApiError {
             ApiError::invalid("sessionId", expected)
         }
         StoreError::Closed => stopping(),
-        StoreError::TakenOver | StoreError::Away { .. } => {
+        StoreError::Begun => {
+            let details = serde_json::json!({ "reason": BEGUN_ELSEWHERE });
+            ApiError::conflict(error.to_string()).with_details(details)
+        }
+        StoreError::TakenOver | StoreError::Elsewhere(_) | StoreError::Away { .. } => {
             ApiError::new(ErrorCode::UpstreamUnavailable, error.to_string())
         }
         StoreError::InUse { .. }
@@ -231,6 +239,9 @@ pub fn store_failure(error: &StoreError) -> ApiError {
         | StoreError::Io { .. } => ApiError::internal(error.to_string()),
     }
 }
+
+/// Why a command is refused that another server of the store is at.
+pub const BEGUN_ELSEWHERE: &str = "begun elsewhere";
 
 /// The refusal of a server that ends.
 pub fn stopping() -> ApiError {

@@ -4,6 +4,7 @@
 //! that is written. All others work.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,9 +16,27 @@ use super::turn::{Phase, found};
 use super::views::status_after;
 use crate::base::clock;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, SessionStatus, TurnStop};
-use crate::store::{SessionRow, StoreError, TurnRow, Write, commit};
+use crate::store::{SessionRow, StoreError, TurnRow, Unfinished, Write, commit};
 
 impl Manager {
+    /// Takes up what an earlier process has left, where it kept its data and in the store.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn take_up(&self, directory: Option<&Path>) -> Result<(), StoreError> {
+        if let Some(directory) = directory {
+            self.succeed(directory.to_owned()).await;
+        }
+        self.recover().await
+    }
+
+    /// Takes over where an earlier process kept its data; see [`Estate::succeed`](crate::tool::Estate::succeed).
+    async fn succeed(&self, directory: std::path::PathBuf) {
+        let estate = Arc::clone(&self.shelf.estate);
+        // One that panicked has ended nothing.
+        drop(tokio::task::spawn_blocking(move || estate.succeed(&directory)).await);
+    }
+
     /// Deals with what the end of the process before this one left open: turns that ran fail, or are
     /// aborted if they were to be, in one commit each with all that closes them; turns that waited run again, in their order; a paused one stays paused.
     /// An end that cannot be written now is owed by its session, which tries again.
@@ -25,21 +44,44 @@ impl Manager {
     /// # Errors
     /// What the store says when it cannot be read.
     pub async fn recover(&self) -> Result<(), StoreError> {
+        match self.shelf.cluster.as_deref() {
+            Some(cluster) => self.take_left_behind(cluster).await,
+            None => {
+                let turns = self.shelf.store.open_turns().await?;
+                self.recover_from(Unfinished { turns, with_children: self.shelf.store.with_children().await? }).await
+            }
+        }
+    }
+
+    /// Deals with what was left open.
+    pub(super) async fn recover_from(&self, unfinished: Unfinished) -> Result<(), StoreError> {
+        let Unfinished { turns, with_children } = unfinished;
         let mut sessions: BTreeMap<SessionId, Vec<TurnRow>> = BTreeMap::new();
-        for turn in self.shelf.store.open_turns().await? {
+        for turn in turns {
             sessions.entry(turn.record.session_id.clone()).or_default().push(turn);
         }
+        let mut unread = None;
         for (id, turns) in sessions {
+            // What is awake has been dealt with, and goes on.
+            if self.is_awake(&id) {
+                continue;
+            }
             match self.recover_session(&id, turns).await {
                 Ok(()) => {}
                 // One session that cannot be read keeps no other from its work.
                 Err(error @ (StoreError::Io { .. } | StoreError::Broken { .. } | StoreError::Damaged { .. })) => {
-                    tracing::error!(session = %id, %error, "what an earlier process left open cannot be read; the next start tries again");
+                    tracing::error!(session = %id, %error, "what an earlier process left open cannot be read; it is tried again later");
+                    unread = Some(error);
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.recover_children().await
+        self.recover_children(with_children).await?;
+        // Alone, the next start tries again; among others, this node does.
+        match unread.filter(|_| self.shelf.cluster.is_some()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     async fn recover_session(&self, id: &SessionId, turns: Vec<TurnRow>) -> Result<(), StoreError> {

@@ -93,6 +93,13 @@ impl Bell {
         }
     }
 
+    /// There may be something new for anybody.
+    pub(super) fn ring_all(&self) {
+        for line in self.0.lock().open.values() {
+            line.send_replace(());
+        }
+    }
+
     /// There will be nothing more, for nobody.
     pub fn close(&self) {
         let mut lines = self.0.lock();

@@ -10,6 +10,7 @@
 //! did to files.
 
 pub mod chain;
+mod cluster;
 pub mod copy;
 mod directory;
 pub mod inspect;
@@ -42,12 +43,13 @@ pub use crate::base::BoxFuture;
 use crate::protocol::{ClientId, Event, GrantId, RequestId, SessionId, TurnId};
 
 use chain::Chain;
+pub use cluster::{Cluster, Held, Holder, Load, Presence, Unfinished};
 pub use directory::{Lock, hold_directory, hold_first_free};
 pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
-pub use postgres::{Home, PostgresStore};
+pub use postgres::{Doorway, Home, PostgresStore, node_name};
 pub use rows::{
     Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, SharedPlaces, Steers,
     TurnRow,
@@ -106,6 +108,12 @@ pub enum StoreError {
         "another server has taken over from this one, which was silent for too long: nothing more is written by it"
     )]
     TakenOver,
+    /// Another server has the session. Ask that one.
+    #[error("session {0} is held by another server")]
+    Elsewhere(SessionId),
+    /// Another server has begun a command under this name. Look again.
+    #[error("another server has begun this command")]
+    Begun,
     /// The file was written by a newer version.
     #[error("{path} has schema version {found}; this program knows up to {known}", path = path.display())]
     TooNew {
@@ -351,6 +359,17 @@ pub trait Store: Send + Sync + 'static {
     /// Waits until another server was put in this one's place: then nothing more is written by it. Never, where that cannot be.
     fn taken_over(&self) -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
+    }
+
+    /// Whether another server that is there has begun the command of that name, and not ended it.
+    fn begun_elsewhere<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let _ = name;
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
+    /// The servers that share it. None: this one has it alone.
+    fn cluster(&self) -> Option<Arc<dyn Cluster>> {
+        None
     }
 
     /// Whether it works, in one word or a sentence about what does not.

@@ -27,7 +27,8 @@ use crate::support::model_server::{Answer, ModelServer, Request, Script};
 use crate::support::postgres::Postgres;
 use crate::support::program::Program;
 use ledger::Ledger;
-use load::{Chance, client};
+pub(super) use load::Chance;
+use load::client;
 use serde_json::{Value, json};
 
 /// Kills of a usual run.
@@ -37,22 +38,22 @@ const CLIENTS: u64 = 6;
 /// The longest time between two kills, and now and then.
 const LIVES: [Duration; 2] = [Duration::from_millis(240), Duration::from_millis(1_200)];
 
-fn setting(name: &str) -> Option<u64> {
+pub(super) fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
 }
 
 /// For who watches a run of an hour.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_millis()).expect("fits")
 }
 
 /// The last thing a user said, and whether tools have answered since.
-fn last_prompt(request: &Request) -> (String, bool) {
+pub(super) fn last_prompt(request: &Request) -> (String, bool) {
     let messages = request.json()["messages"].clone();
     let messages = messages.as_array().expect("a list").clone();
     let at = messages.iter().rposition(|message| message["role"] == "user").expect("a prompt");
@@ -66,7 +67,7 @@ fn last_prompt(request: &Request) -> (String, bool) {
 
 /// What the model does stands in the prompt: `slow`, `run` (a command), `write` (a file), `sure` (a tool that asks), and else a
 /// word at once.
-fn script() -> Script {
+pub(super) fn script() -> Script {
     let words: Vec<String> = (0..80).map(|n| format!("w{n} ")).collect();
     Arc::new(move |request| {
         let (said, called) = last_prompt(request);

@@ -163,10 +163,11 @@ async fn a_role_is_what_a_token_may_do() {
             }
             let reply = look.call(method, &filled(&path, "s", "t"), body_of(&path)).await;
             // What a message of MCP wants is seen behind the door.
-            // What the server was set to is its owner's to know.
-            let looks = method == "get" && path != "/config" || path == "/permissions/explain" || path == "/mcp";
+            // What the server was set to, and which others there are, is its owner's to know.
+            let owners = path == "/config" || path == "/nodes";
+            let looks = method == "get" && !owners || path == "/permissions/explain" || path == "/mcp";
             assert_eq!(reply.status == 403, !looks, "{method} {path}: {reply:?}");
-            if path == "/config" {
+            if owners {
                 assert_eq!(reply.json()["error"]["details"]["expected"], "a token whose role is owner");
             } else if !looks {
                 assert_eq!(reply.json()["error"]["details"]["expected"], "a token whose role is operator or owner");
@@ -186,6 +187,8 @@ async fn a_role_is_what_a_token_may_do() {
         ("delete", "/permissions/grants/grant_1", json!({}), 403, 404),
         ("delete", "/permissions/grants/grant_1?sessionId=s", json!({}), 404, 404),
         ("get", "/permissions/grants", json!({}), 200, 200),
+        ("get", "/nodes", json!({}), 403, 200),
+        ("post", "/drain", json!({}), 403, 409),
         ("delete", "/sessions/o", json!({}), 200, 404),
     ];
     for (method, path, body, of_ops, of_owner) in table {

@@ -261,6 +261,12 @@ impl Commands {
         submitted
     }
 
+    /// The steps of a command that is done elsewhere, and what tells them.
+    pub(super) fn announced(&self, command: &Command) -> (mpsc::Sender<Step>, Submitted) {
+        let (tell, submitted) = self.announce(command);
+        (tell.0, submitted)
+    }
+
     fn announce(&self, command: &Command) -> (Tell, Submitted) {
         // Three steps at most, so nobody ever waits for who looks.
         let (tell, steps) = mpsc::channel(3);

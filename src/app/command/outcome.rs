@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::base::limit;
 use crate::protocol::{ApiError, ErrorBody, ErrorCode};
+use crate::session::BEGUN_ELSEWHERE;
 use crate::store::Fingerprint;
 
 /// What came of a command.
@@ -61,8 +62,19 @@ impl Outcome {
             | ErrorCode::Internal
             | ErrorCode::Timeout => false,
         };
-        self.error.as_ref().is_some_and(refused)
+        self.error.as_ref().is_some_and(|error| refused(error) || is_begun_elsewhere(error))
     }
+
+    /// Whether nothing was done because another server of the store is at it.
+    pub(super) fn is_begun_elsewhere(&self) -> bool {
+        self.error.as_ref().is_some_and(is_begun_elsewhere)
+    }
+}
+
+/// Whether an error says that another server of the store is at the same command.
+pub(super) fn is_begun_elsewhere(error: &ErrorBody) -> bool {
+    let reason = error.details.as_ref().and_then(|details| details["reason"].as_str());
+    error.code == ErrorCode::Conflict && reason == Some(BEGUN_ELSEWHERE)
 }
 
 /// An answer to a read.

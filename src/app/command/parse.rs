@@ -162,6 +162,16 @@ impl Command {
     pub fn is_control(&self) -> bool {
         self.operation.kind().1 == Class::Control
     }
+
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        self.operation.kind().1 == Class::Read
+    }
+
+    /// Whether it makes the session that it names.
+    pub(in crate::app) fn makes_session(&self) -> bool {
+        matches!(self.operation, Operation::CreateSession(_))
+    }
 }
 
 /// A message that is none; what of it could be read goes into the answer.

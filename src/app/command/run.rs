@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::flight::{Dependency, Entered, Watcher, conflict};
+use super::outcome::is_begun_elsewhere;
 use super::parse::{Class, Command};
 use super::{Handled, Operations, Outcome, Performed, Shared, Step, Task, scope};
 use crate::app::Caller;
@@ -14,7 +15,10 @@ use crate::base::trace::Origin;
 use crate::base::{clock, limit};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::session::{Receipt, store_failure};
-use crate::store::{Fingerprint, OutcomeRow, Write, commit};
+use crate::store::{Fingerprint, OutcomeRow, StoreError, Write, commit};
+
+/// Pause between two looks at what another server is at.
+const ELSEWHERE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Who is told of the steps. Nobody has to listen.
 pub(super) struct Tell(pub(super) mpsc::Sender<Step>);
@@ -82,7 +86,7 @@ impl Run {
 
     async fn handle<O: Operations>(&mut self, operations: Arc<O>, caller: Caller, command: Command) -> Handled {
         let class = command.operation.kind().1;
-        match self.before().await {
+        match self.before_here_or_elsewhere().await {
             Ok(Some((outcome, unknown))) => return self.name_too(outcome, &unknown, (&caller, class)).await,
             Ok(None) => {}
             Err(error) => return Handled::refused(error),
@@ -100,13 +104,45 @@ impl Run {
         }
         self.tell.step(Step::Started);
         let outcome = self.execute(operations, caller, command).await;
+        // Another server of the store was faster with the same command: what it has come to there is the answer.
+        if outcome.is_begun_elsewhere() {
+            return match self.before_here_or_elsewhere().await {
+                Ok(Some((outcome, _))) => Handled { outcome, replayed: true, accepted: true },
+                Ok(None) => Handled::refused(given_up_elsewhere()),
+                Err(error) => Handled::refused(error),
+            };
+        }
         Handled { outcome, replayed: false, accepted: true }
+    }
+
+    /// What is remembered of it; of a command that another server of the store is at, what comes of it.
+    async fn before_here_or_elsewhere(&self) -> Result<Option<(Arc<Outcome>, Vec<String>)>, ApiError> {
+        let deadline = Instant::now() + self.shared.clocks.run;
+        loop {
+            match self.before().await {
+                Err(error) if is_begun_elsewhere(&error.0) && Instant::now() < deadline => {
+                    tokio::time::sleep(ELSEWHERE_PAUSE).await;
+                }
+                Err(error) if is_begun_elsewhere(&error.0) => return Err(given_up_elsewhere()),
+                known => return known,
+            }
+        }
+    }
+
+    async fn is_begun_elsewhere(&self) -> Result<bool, ApiError> {
+        for name in &self.entered.names {
+            if self.shared.store.begun_elsewhere(name).await.map_err(|error| store_failure(&error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What came of it before, and under which of its names that is not known. None: it is new.
     async fn before(&self) -> Result<Option<(Arc<Outcome>, Vec<String>)>, ApiError> {
         match self.known().await? {
             Known { outcome: Some(outcome), unknown, .. } => Ok(Some((outcome, unknown))),
+            Known { begun: true, .. } if self.is_begun_elsewhere().await? => Err(begun_elsewhere()),
             Known { begun: true, .. } => {
                 let outcome = Arc::new(Outcome::interrupted());
                 self.store(&outcome).await.map_err(|error| unstored(&error))?;
@@ -336,6 +372,8 @@ impl Run {
                 let message = format!("it was done, but what came of it could not be stored: {}", error.0.message);
                 Arc::new(Outcome::failure(ApiError::internal(message)))
             }
+            // It failed because of what was done there, as like as not.
+            Err(error) if is_begun_elsewhere(&error.0) => Arc::new(Outcome::failure(error)),
             Ok(()) | Err(_) => outcome,
         }
     }
@@ -382,12 +420,26 @@ fn row(name: &str, fingerprint: Fingerprint, outcome: Option<&Outcome>) -> Write
     Write::SaveOutcome(Box::new(OutcomeRow { name: name.to_owned(), fingerprint, at, expired_before, body }))
 }
 
+/// Says that another server was at the same command, and that it is not known what comes of it.
+fn given_up_elsewhere() -> ApiError {
+    let message = "another server was at this command, and nothing has come of it yet: ask again";
+    ApiError::new(ErrorCode::UpstreamUnavailable, message)
+}
+
+/// Says that another server of the store is at the same command.
+fn begun_elsewhere() -> ApiError {
+    store_failure(&StoreError::Begun)
+}
+
 fn failed(id: &str) -> ApiError {
     ApiError::conflict(format!("command `{id}`, on which this one depends, failed"))
         .with_details(serde_json::json!({ "field": "dependsOn", "failed": id }))
 }
 
 fn unstored(error: &ApiError) -> ApiError {
+    if is_begun_elsewhere(&error.0) {
+        return begun_elsewhere();
+    }
     let message = format!(
         "nothing was done, because it could not be written down: {}; without an id and a key it is done all the same",
         error.0.message

@@ -8,7 +8,9 @@ use secrecy::ExposeSecret as _;
 use crate::app::OpenError;
 use crate::base::panics::broken;
 use crate::config::{Database, Names, Setting, Settings, Storage};
-use crate::store::{Home, MemoryStore, PostgresStore, SqliteStore, Store, StoreError, hold_directory, hold_first_free};
+use crate::store::{
+    Doorway, Home, MemoryStore, PostgresStore, SqliteStore, Store, StoreError, hold_directory, hold_first_free,
+};
 
 /// Opens where sessions are kept.
 pub(in crate::app) async fn store(settings: &Settings) -> Result<(Arc<dyn Store>, Option<PathBuf>), OpenError> {
@@ -51,7 +53,12 @@ async fn in_database(
     let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the store".into(), cause: broken(e) };
     let (directory, lock) = held.map_err(failed)??.unzip();
     let password = database.password.as_ref().map(|password| password.expose_secret());
-    let store = PostgresStore::open((address, password), Home::held_by(lock)).await?;
+    let home = Home::held_by(lock);
+    let home = match &database.node {
+        Some(node) => home.sharing(Doorway { url: node.url.to_string(), labels: node.labels.clone() }),
+        None => home,
+    };
+    let store = PostgresStore::open((address, password), home).await?;
     if directory.as_deref().is_some_and(SqliteStore::lies_in) && store.session_count().await? == 0 {
         tracing::warn!(
             "the database is empty, and the data directory has sessions: `simse store copy` brings them over"

@@ -115,7 +115,7 @@ pub fn bare_address(url: &str) -> Option<String> {
     Some(parsed.into())
 }
 
-fn no_redirects(builder: ClientBuilder) -> ClientBuilder {
+pub(super) fn no_redirects(builder: ClientBuilder) -> ClientBuilder {
     builder.pool_max_idle_per_host(0).redirect(Policy::none())
 }
 

@@ -1,5 +1,6 @@
 //! What a setting can be: how it is read from a variable, what it is in the file, and how it is shown.
 
+mod node_url;
 mod store;
 
 use std::ffi::OsStr;

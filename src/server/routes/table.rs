@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 mod board;
 mod files;
+mod nodes;
 mod texts;
 
 use axum::handler::Handler;
@@ -54,6 +55,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(board::rows());
     rows.extend(permissions());
     rows.extend(server());
+    rows.extend(nodes::rows());
     rows.extend(agent());
     rows.extend(protocols());
     rows

@@ -167,7 +167,7 @@ impl Actor {
     /// The turn that is to begin in the commit in which the running one ends: it would anyway, as the first of those that
     /// wait. `session`: the row with that end.
     pub(super) async fn beginning_behind(&self, late: Option<&TurnRow>, session: &SessionRow) -> Option<Beginning> {
-        if self.is_closing() {
+        if self.begins_no_more() {
             return None;
         }
         let turn = late.or_else(|| self.queue.front())?.clone();
@@ -190,7 +190,7 @@ impl Actor {
             self.begun(beginning);
             return;
         }
-        if self.is_closing() || self.running.is_some() || self.owed.is_some() {
+        if self.begins_no_more() || self.running.is_some() || self.owed.is_some() {
             return;
         }
         let Some(turn) = self.queue.front().cloned() else { return };

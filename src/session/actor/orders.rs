@@ -145,6 +145,8 @@ pub(in crate::session) enum Order {
     Force(TurnId),
     /// The server ends: what runs is aborted for this reason.
     Stop(String),
+    /// Another node is to have it: it leaves memory, if nothing is under way in it. Whether it does.
+    Rest(oneshot::Sender<bool>),
     /// About a session under this one.
     Child(ChildOrder),
     /// About what the sessions of its tree share.

@@ -14,7 +14,7 @@ use crate::protocol::{
 use crate::session::actor::ChildOrder;
 use crate::session::control::Command;
 use crate::session::manager::{Manager, Shelf};
-use crate::store::{OpenRun, StoreError};
+use crate::store::{OpenRun, SessionRow, StoreError};
 use crate::tool::ChangeRecorder;
 
 impl Shelf {
@@ -114,8 +114,8 @@ fn end_of(run: &OpenRun, ended: Result<TurnRecord, ApiError>, merge: Option<Merg
 impl Manager {
     /// Takes up what an earlier process has not done with: runs that go on are followed, those whose end nobody was told of
     /// are told, and those that a turn waited for, which is gone, are ended.
-    pub(in crate::session) async fn recover_children(&self) -> Result<(), StoreError> {
-        for row in self.shelf.store.with_children().await? {
+    pub(in crate::session) async fn recover_children(&self, rows: Vec<SessionRow>) -> Result<(), StoreError> {
+        for row in rows {
             for run in row.children.iter().filter(|run| !run.ended) {
                 if !run.background {
                     self.end_left_behind(row.client.as_ref(), run).await;

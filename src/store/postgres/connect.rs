@@ -24,13 +24,14 @@ use super::fault::Fault;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time that the database takes for a statement, waits for a lock, and bears a transaction that does nothing; milliseconds. The
 /// last is what a process that was frozen in the middle of one can hold others up for.
-const LIMITS: &str = "-c statement_timeout=30000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=3000";
+pub(super) const LIMITS: &str =
+    "-c statement_timeout=30000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=3000";
 /// How long a connection may take until it can be used, TLS and the log-in included.
-const READY_MAX: Duration = Duration::from_secs(10);
+pub(super) const READY_MAX: Duration = Duration::from_secs(10);
 /// After so much silence the other side is asked whether it is still there; three times.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// How long what was sent may stay without an answer of the other machine.
-const SENT_MAX: Duration = Duration::from_secs(15);
+pub(super) const SENT_MAX: Duration = Duration::from_secs(15);
 
 /// Where a database is, without what is secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

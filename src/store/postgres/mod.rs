@@ -13,9 +13,13 @@ mod node;
 mod plan;
 mod read;
 mod schema;
+mod shared;
 mod sweep;
+mod tidings;
 mod write;
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 pub(in crate::store) mod tests;
 
@@ -30,13 +34,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::connect::Reach;
 use self::fault::Fault;
-pub use self::node::Home;
 use self::node::Node;
+pub use self::node::{Doorway, Home, node_name};
+use self::shared::SharedDatabase;
+use self::tidings::Tidings;
 use self::write::{Job, Writer};
 use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
 use super::{
-    BoxFuture, ClientSpending, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, Said, SessionRow,
-    Store, StoreError, TurnRow, Which, Write,
+    BoxFuture, ClientSpending, Cluster, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, Said,
+    SessionRow, Store, StoreError, TurnRow, Which, Write,
 };
 use crate::base::panics::broken;
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
@@ -66,8 +72,11 @@ pub struct PostgresStore {
     bell: Arc<Bell>,
     meter: Arc<CommitMeter>,
     node: Node,
-    beating: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// What goes on beside it, as long as it is open.
+    beating: Mutex<Vec<AbortOnDropHandle<()>>>,
     home: Mutex<Home>,
+    /// With the servers that share the database.
+    shared: Option<Arc<SharedDatabase>>,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -109,9 +118,18 @@ impl PostgresStore {
         let node = Node::join(&first, (&home, beside), &reach).await?;
         drop(first);
         let (client, driven) = reach.line().await.map_err(opened)?;
-        let beating = Mutex::new(Some(node.beat(client, driven, reach.clone())));
+        let mut beating = vec![node.beat(client, driven, reach.clone())];
+        let tidings = home.shares().then(|| Arc::new(Tidings::new(&node, Arc::clone(&bell))));
+        let mut shared = None;
+        if let Some(tidings) = &tidings {
+            let with = SharedDatabase::join((reach.clone(), pool.clone()), node.clone(), Arc::clone(tidings)).await?;
+            beating.extend(tidings.start(&reach));
+            beating.push(with.watch());
+            shared = Some(with);
+        }
         let (jobs, receiver) = mpsc::unbounded_channel();
-        let writer = Writer::new((reach.clone(), node.clone()), Arc::clone(&bell), Arc::clone(&meter));
+        let told = (Arc::clone(&bell), Arc::clone(&meter));
+        let writer = Writer::new((reach.clone(), node.clone()), told, tidings);
         let writer = Arc::new(tokio::sync::Mutex::new(Some(tokio::spawn(writer.run(receiver)))));
         Ok(Self {
             reach,
@@ -121,8 +139,9 @@ impl PostgresStore {
             bell,
             meter,
             node,
-            beating,
+            beating: Mutex::new(beating),
             home: Mutex::new(home),
+            shared,
         })
     }
 
@@ -135,7 +154,7 @@ impl PostgresStore {
     /// Ends as a process that is killed.
     #[cfg(test)]
     fn forget(self) {
-        drop(self.beating.lock().take());
+        self.beating.lock().clear();
         self.home.lock().give_back();
     }
 
@@ -164,20 +183,33 @@ impl PostgresStore {
         F: Future<Output = Result<T, Fault>> + Send,
         T: Send,
     {
-        let began = Instant::now();
-        loop {
-            if self.jobs.lock().is_none() {
-                return Err(StoreError::Closed);
-            }
-            let attempt = async { look(self.pool.get().await?).await };
-            let found = tokio::time::timeout(ATTEMPT_MAX, attempt).await;
-            match found.unwrap_or_else(|_| Err(silent())) {
-                Ok(found) => return Ok(found),
-                Err(Fault::Lost(_) | Fault::Again(_)) if began.elapsed() < AWAY_MAX => {
-                    tokio::time::sleep(READ_PAUSE).await
-                }
-                Err(fault) => return Err(fault.told(doing, &self.reach.place)),
-            }
+        let looks = |line: Client| {
+            let is_open = self.jobs.lock().is_some();
+            let looked = look(line);
+            async move { if is_open { looked.await } else { Err(StoreError::Closed.into()) } }
+        };
+        persist((&self.pool, &self.reach), doing, looks).await
+    }
+}
+
+/// Does something that changes nothing when it is done again; anew where the connection was lost.
+async fn persist<T, F>(
+    (pool, reach): (&Pool, &Reach),
+    doing: &str,
+    look: impl Fn(Client) -> F + Send + Sync,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, Fault>> + Send,
+    T: Send,
+{
+    let began = Instant::now();
+    loop {
+        let attempt = async { look(pool.get().await?).await };
+        let found = tokio::time::timeout(ATTEMPT_MAX, attempt).await;
+        match found.unwrap_or_else(|_| Err(silent())) {
+            Ok(found) => return Ok(found),
+            Err(Fault::Lost(_) | Fault::Again(_)) if began.elapsed() < AWAY_MAX => tokio::time::sleep(READ_PAUSE).await,
+            Err(fault) => return Err(fault.told(doing, &reach.place)),
         }
     }
 }
@@ -340,6 +372,19 @@ impl Store for PostgresStore {
         self.meter.waiting() >= CROWD
     }
 
+    fn cluster(&self) -> Option<Arc<dyn Cluster>> {
+        self.shared.clone().map(|shared| shared as Arc<dyn Cluster>)
+    }
+
+    fn begun_elsewhere<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        if self.shared.is_none() {
+            return Box::pin(std::future::ready(Ok(false)));
+        }
+        let own = self.node.number;
+        let look = move |line: Client| async move { read::begun_elsewhere(&line, name, own).await };
+        Box::pin(self.read("look for a command's outcome", look))
+    }
+
     fn taken_over(&self) -> BoxFuture<'static, ()> {
         let node = self.node.clone();
         Box::pin(async move { node.ended().await })
@@ -371,7 +416,7 @@ impl Store for PostgresStore {
                 Some(writer) => writer.await,
                 None => Ok(()),
             };
-            drop(self.beating.lock().take());
+            self.beating.lock().clear();
             if !self.node.is_over() {
                 self.leave().await;
             }

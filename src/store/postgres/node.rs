@@ -14,22 +14,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_postgres::Client;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::Reach;
 use super::fault::Fault;
-use crate::store::{Lock, StoreError};
+use crate::store::{Load, Lock, StoreError};
 
 /// Time between two beats.
-const BEAT: Duration = Duration::from_secs(1);
+pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// A node that has not been seen to beat for so long may be declared over.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(4);
 /// Time between two looks at another node's beat.
-const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// How long a beat may take before its connection is made anew.
-const BEAT_MAX: Duration = Duration::from_secs(3);
+pub(super) const BEAT_MAX: Duration = Duration::from_secs(3);
 /// Days after which nothing is left of nodes that are over.
 const KEPT_DAYS: i32 = 7;
 
@@ -42,6 +43,8 @@ pub(super) struct Node {
     over: Arc<watch::Sender<bool>>,
     /// It has said so itself.
     left: Arc<AtomicBool>,
+    /// What it has to do, as its beats tell.
+    load: Arc<Mutex<Load>>,
 }
 
 /// Whose node it is.
@@ -52,14 +55,34 @@ pub struct Home {
     /// For people: the machine and the process.
     name: String,
     lock: Option<Lock>,
+    /// None: it has the database alone.
+    doorway: Option<Doorway>,
+}
+
+/// Where the other servers of a database reach one that shares it.
+#[derive(Debug, Clone)]
+pub struct Doorway {
+    /// `http://…` or `https://…`, without a path.
+    pub url: String,
+    /// Labels of the workspaces that it reaches.
+    pub labels: Vec<String>,
 }
 
 impl Home {
     /// Of who holds a data directory; None: of nobody who is known again. It is held until the store is closed.
     pub fn held_by(lock: Option<Lock>) -> Self {
-        let machine = rustix::system::uname();
-        let name = format!("{} (pid {})", machine.nodename().to_string_lossy(), std::process::id());
-        Self { id: lock.as_ref().and_then(Lock::identity), name, lock }
+        let name = node_name();
+        Self { id: lock.as_ref().and_then(Lock::identity), name, lock, doorway: None }
+    }
+
+    /// The same of a server that shares the database with others, which reach it there.
+    #[must_use]
+    pub fn sharing(self, doorway: Doorway) -> Self {
+        Self { doorway: Some(doorway), ..self }
+    }
+
+    pub(super) fn shares(&self) -> bool {
+        self.doorway.is_some()
     }
 
     pub(super) fn give_back(&mut self) {
@@ -68,7 +91,8 @@ impl Home {
 }
 
 impl Node {
-    /// Joins, when no other node is left, or `beside` others. Waits for one that is silent, and refuses when it is not.
+    /// Joins, when no other node is left that has the database alone, or `beside` any. One that has it alone itself joins when no other
+    /// node is left at all. Waits for one that is silent, and refuses when it is not.
     ///
     /// # Errors
     /// [`StoreError::Occupied`] as long as another one beats.
@@ -83,14 +107,15 @@ impl Node {
         }
         let mut seen: HashMap<i64, (i64, Instant)> = HashMap::new();
         loop {
-            let others = others(client).await.map_err(failed)?;
+            let mut others = others(client).await.map_err(failed)?;
+            others.retain(|other| !(home.shares() && other.shares));
             if others.is_empty() || beside {
                 if let Some(number) = enter(client, home, beside).await.map_err(failed)? {
-                    return Ok(Self { number, over: Arc::default(), left: Arc::default() });
+                    return Ok(Self { number, over: Arc::default(), left: Arc::default(), load: Arc::default() });
                 }
                 continue;
             }
-            for Other { number, beat, name } in others {
+            for Other { number, beat, name, .. } in others {
                 let (before, since) = *seen.entry(number).or_insert_with(|| (beat, Instant::now()));
                 if before != beat {
                     let place = reach.place.to_string();
@@ -146,9 +171,16 @@ impl Node {
 
     /// Counts up. False: it is over.
     async fn count(&self, client: &Client) -> Result<bool, Fault> {
-        let sql = "UPDATE node_beat SET beat = beat + 1 WHERE node = $1
+        let sql = "UPDATE node_beat SET beat = beat + 1, awake = $2, running = $3 WHERE node = $1
             AND NOT (SELECT is_over FROM node WHERE number = $1)";
-        Ok(client.execute(sql, &[&self.number]).await? == 1)
+        let Load { awake, running } = *self.load.lock();
+        let [awake, running] = [awake, running].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+        Ok(client.execute(sql, &[&self.number, &awake, &running]).await? == 1)
+    }
+
+    /// Tells the others how much there is to do, with the next beat.
+    pub(super) fn tell_load(&self, load: Load) {
+        *self.load.lock() = load;
     }
 
     /// Whether it was declared over.
@@ -176,17 +208,31 @@ impl Node {
     }
 }
 
-struct Other {
-    number: i64,
-    beat: i64,
-    name: String,
+/// This server, for people: the machine and the process.
+pub fn node_name() -> String {
+    let machine = rustix::system::uname();
+    format!("{} (pid {})", machine.nodename().to_string_lossy(), std::process::id())
+}
+
+pub(super) struct Other {
+    pub(super) number: i64,
+    pub(super) beat: i64,
+    pub(super) name: String,
+    /// With others like it.
+    shares: bool,
 }
 
 /// Nodes that are not over.
-async fn others(client: &Client) -> Result<Vec<Other>, Fault> {
-    let sql = "SELECT number, beat, name FROM node JOIN node_beat ON node_beat.node = number WHERE NOT is_over";
-    let rows = client.query(sql, &[]).await?;
-    Ok(rows.iter().map(|row| Other { number: row.get(0), beat: row.get(1), name: row.get(2) }).collect())
+pub(super) async fn others(client: &Client) -> Result<Vec<Other>, Fault> {
+    let sql = "SELECT number, beat, name, url IS NOT NULL FROM node JOIN node_beat ON node_beat.node = number
+        WHERE NOT is_over";
+    let other = |row: &tokio_postgres::Row| Other {
+        number: row.get(0),
+        beat: row.get(1),
+        name: row.get(2),
+        shares: row.get(3),
+    };
+    Ok(client.query(sql, &[]).await?.iter().map(other).collect())
 }
 
 /// Declares over what was before this one at the same home.
@@ -204,9 +250,13 @@ async fn enter(client: &Client, home: &Home, beside: bool) -> Result<Option<i64>
         client.batch_execute("BEGIN").await?;
         // One enters at a time.
         client.execute("SELECT pg_advisory_xact_lock($1)", &[&super::schema::LOCK]).await?;
-        let sql = "INSERT INTO node (home, name, version) SELECT $1, $2, $3
-            WHERE $4 OR NOT EXISTS (SELECT 1 FROM node WHERE NOT is_over) RETURNING number";
-        let entered = client.query_opt(sql, &[&id, &home.name, &env!("CARGO_PKG_VERSION"), &beside]).await?;
+        let sql = "INSERT INTO node (home, name, version, url, labels) SELECT $1, $2, $3, $5, $6
+            WHERE $4 OR NOT EXISTS (SELECT 1 FROM node WHERE NOT is_over AND (url IS NULL OR $5::text IS NULL))
+            RETURNING number";
+        let url = home.doorway.as_ref().map(|doorway| doorway.url.as_str());
+        let labels = home.doorway.as_ref().map(|doorway| doorway.labels.as_slice()).unwrap_or_default();
+        let version = env!("CARGO_PKG_VERSION");
+        let entered = client.query_opt(sql, &[&id, &home.name, &version, &beside, &url, &labels]).await?;
         let number: Option<i64> = entered.map(|row| row.get(0));
         if let Some(number) = number {
             client.execute("INSERT INTO node_beat (node, beat) VALUES ($1, 0)", &[&number]).await?;
@@ -223,6 +273,14 @@ async fn enter(client: &Client, home: &Home, beside: bool) -> Result<Option<i64>
         let _ = client.batch_execute("ROLLBACK").await;
     }
     entered
+}
+
+/// The same of a node that is silent, unless it is at the database just now: then it is not, and nobody waits for it.
+pub(super) async fn declare_silent(client: &Client, number: i64, beat: i64) -> Result<bool, Fault> {
+    let sql = "UPDATE node SET is_over = true
+        WHERE number = (SELECT number FROM node WHERE number = $1 AND NOT is_over FOR UPDATE SKIP LOCKED)
+            AND $2 = (SELECT beat FROM node_beat WHERE node = $1)";
+    Ok(client.execute(sql, &[&number, &beat]).await? == 1)
 }
 
 /// From now on nothing of that node is written. `beat`: if it has not beaten since.

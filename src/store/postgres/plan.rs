@@ -25,6 +25,8 @@ pub(super) struct Known {
     pub(super) last_seq: u64,
     /// The chain to its last event.
     pub(super) chain: Chain,
+    /// The node that has it, where it is known.
+    pub(super) holder: Option<i64>,
 }
 
 /// What a fork shares, looked up before.
@@ -130,9 +132,27 @@ pub(super) struct Plan {
     pub(super) spending: Vec<ClientSpending>,
     /// One behind the other.
     pub(super) outcomes: Vec<Outcomes>,
+    /// Whether other nodes may be at the same names.
+    pub(super) shares: bool,
     /// Events of sessions, before they are rows.
     events: BTreeMap<i64, Vec<Event>>,
     turn_at: HashMap<(i64, String), usize>,
+}
+
+/// The session that a write changes, where it is there already.
+fn changed(write: &Write) -> Option<&SessionId> {
+    match write {
+        Write::UpdateSession(row) => Some(&row.id),
+        Write::DeleteSession(id) | Write::Append(id, _) | Write::Said(id, ..) => Some(id),
+        Write::SaveTurn(turn) => Some(&turn.record.session_id),
+        Write::CreateSession(_)
+        | Write::ForkSession { .. }
+        | Write::SaveGrant(_)
+        | Write::DeleteGrant(_)
+        | Write::SaveSpending(_)
+        | Write::SaveOutcome(_)
+        | Write::ForgetOutcome(_) => None,
+    }
 }
 
 /// Works out what a group does.
@@ -142,6 +162,8 @@ pub(super) struct Planner {
     shared: HashMap<SessionId, Shared>,
     /// Numbers for new sessions, the next one last.
     numbers: Vec<i64>,
+    /// The node whose sessions alone may be written to. None: any.
+    node: Option<i64>,
     plan: Plan,
 }
 
@@ -153,7 +175,13 @@ impl Planner {
         shared: HashMap<SessionId, Shared>,
         numbers: Vec<i64>,
     ) -> Self {
-        Self { known, shared, numbers, plan: Plan::default() }
+        Self { known, shared, numbers, node: None, plan: Plan::default() }
+    }
+
+    /// The same of a node that shares the database: what another one has is refused.
+    pub(super) fn of_node(self, node: Option<i64>) -> Self {
+        let plan = Plan { shares: node.is_some(), ..self.plan };
+        Self { node, plan, ..self }
     }
 
     /// Takes a commit whole, or leaves it.
@@ -191,6 +219,13 @@ impl Planner {
         self.known.get(id)?.as_ref()
     }
 
+    /// Refuses to write to what another node has. What is planned to be made may be written to by who makes it.
+    fn check_holder(&self, id: &SessionId) -> Result<(), StoreError> {
+        let Some(known) = self.here(id) else { return Ok(()) };
+        let ours = self.node.is_none() || known.holder == self.node || self.plan.created.contains_key(&known.number);
+        if ours { Ok(()) } else { Err(StoreError::Elsewhere(id.clone())) }
+    }
+
     fn check(&self, writes: &[Write]) -> Result<(), StoreError> {
         // What is otherwise behind the writes before: the last event; None: it is gone.
         let mut over: HashMap<&SessionId, Option<u64>> = HashMap::new();
@@ -200,6 +235,9 @@ impl Planner {
                 None => self.here(id).map(|known| known.last_seq),
             };
             let there = |id: &SessionId| last(id).ok_or_else(|| StoreError::NoSession(id.clone()));
+            if let Some(id) = changed(write) {
+                self.check_holder(id)?;
+            }
             match write {
                 Write::CreateSession(row) | Write::ForkSession { row, .. } if last(&row.id).is_some() => {
                     return Err(StoreError::Taken(row.id.clone()));
@@ -279,7 +317,9 @@ impl Planner {
 
     fn create(&mut self, row: &SessionRow, columns: Box<SessionColumns>, (seq, chain): (u64, Chain)) -> Option<i64> {
         let number = self.numbers.pop()?;
-        let known = Known { number, client: line_of(row.client.as_ref()).to_owned(), last_seq: seq, chain };
+        // One under another goes where that one is: who has it is looked up when it is asked for.
+        let holder = self.node.filter(|_| row.lineage.as_ref().and_then(|lineage| lineage.root()).is_none());
+        let known = Known { number, client: line_of(row.client.as_ref()).to_owned(), last_seq: seq, chain, holder };
         self.known.insert(row.id.clone(), Some(known));
         self.plan.created.insert(number, *columns);
         self.plan.ends.insert(number, End { from: None, chain });
@@ -415,7 +455,8 @@ mod tests {
 
     fn planner(there: &[(&str, i64, u64)], numbers: &[i64]) -> Planner {
         let known = there.iter().map(|(id, number, last_seq)| {
-            let known = Known { number: *number, client: String::new(), last_seq: *last_seq, chain: Chain::default() };
+            let (client, chain, holder) = (String::new(), Chain::default(), None);
+            let known = Known { number: *number, client, last_seq: *last_seq, chain, holder };
             (session_id(id), Some(known))
         });
         Planner::new(known.collect(), HashMap::new(), numbers.iter().rev().copied().collect())

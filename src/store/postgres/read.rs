@@ -120,7 +120,7 @@ fn status_of(number: i16) -> Read<SessionStatus> {
 }
 
 /// A session's number. None: there is none of that id.
-async fn number_of(client: &Client, session: &SessionId) -> Read<Option<i64>> {
+pub(super) async fn number_of(client: &Client, session: &SessionId) -> Read<Option<i64>> {
     let row = one(client, "SELECT number FROM session WHERE id = $1", &[&session.as_str()]).await?;
     Ok(row.map(|row| row.get(0)))
 }
@@ -171,6 +171,19 @@ pub(super) async fn family(
 pub(super) async fn with_children(client: &Client) -> Read<Vec<SessionRow>> {
     let sql = format!("{SESSION} WHERE children IS NOT NULL ORDER BY number");
     query(client, &sql, &[]).await?.iter().map(session_row).collect()
+}
+
+/// Those of a session and of all under it.
+pub(super) async fn with_children_under(client: &Client, root: &SessionId) -> Read<Vec<SessionRow>> {
+    let sql = format!("{SESSION} WHERE children IS NOT NULL AND (id = $1 OR root = $1) ORDER BY number");
+    query(client, &sql, &[&root.as_str()]).await?.iter().map(session_row).collect()
+}
+
+/// Whether another node that is there has begun a command under that name.
+pub(super) async fn begun_elsewhere(client: &Client, name: &str, own: i64) -> Read<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM outcome JOIN node ON node.number = outcome.node AND NOT node.is_over
+        WHERE outcome.name = $1 AND outcome.body IS NULL AND outcome.node <> $2)";
+    Ok(one(client, sql, &[&name, &own]).await?.is_some_and(|row| row.get(0)))
 }
 
 /// Part of a log that is asked for.
@@ -317,6 +330,15 @@ pub(super) async fn open_turns(client: &Client) -> Read<Vec<TurnRow>> {
     let sql = "SELECT session.id, turn.id, turn.body FROM turn JOIN session ON session.number = turn.session
         WHERE turn.open ORDER BY turn.session, turn.place";
     let rows = query(client, sql, &[]).await?;
+    rows.iter().map(|row| Ok(json::<TurnBody>(row, 2)?.into_row(id(row, 0)?, id(row, 1)?))).collect()
+}
+
+/// Those of a session and of all under it.
+pub(super) async fn open_turns_under(client: &Client, root: &SessionId) -> Read<Vec<TurnRow>> {
+    let sql =
+        "SELECT session.id, turn.id, turn.body FROM session JOIN turn ON turn.session = session.number AND turn.open
+        WHERE session.id = $1 OR session.root = $1 ORDER BY turn.session, turn.place";
+    let rows = query(client, sql, &[&root.as_str()]).await?;
     rows.iter().map(|row| Ok(json::<TurnBody>(row, 2)?.into_row(id(row, 0)?, id(row, 1)?))).collect()
 }
 

@@ -15,7 +15,8 @@ pub(super) const LOCK: i64 = 0x73_69_6d_73_65;
 const PARTITION_SESSIONS: i64 = 1 << 17;
 
 /// Step N leads from version N to N + 1. Steps are added, never changed.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     CREATE SEQUENCE session_number AS bigint;
     CREATE TABLE session (
         number bigint PRIMARY KEY,
@@ -114,7 +115,17 @@ const STEPS: &[&str] = &["
     CREATE TABLE node_beat (node bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
     CREATE TABLE forgotten (one boolean PRIMARY KEY CHECK (one), place bigint NOT NULL, at bigint NOT NULL);
     INSERT INTO forgotten (one, place, at) VALUES (true, 0, 0);
-"];
+",
+    "
+    ALTER TABLE log_end ADD COLUMN holder bigint;
+    ALTER TABLE node ADD COLUMN url text, ADD COLUMN labels text[] NOT NULL DEFAULT '{}',
+        ADD COLUMN is_draining boolean NOT NULL DEFAULT false;
+    ALTER TABLE node_beat ADD COLUMN awake bigint NOT NULL DEFAULT 0, ADD COLUMN running bigint NOT NULL DEFAULT 0;
+    ALTER TABLE outcome ADD COLUMN node bigint;
+    CREATE TABLE note (kind text COLLATE \"C\", id text COLLATE \"C\", body text NOT NULL, PRIMARY KEY (kind, id));
+    CREATE TABLE cluster (one boolean PRIMARY KEY CHECK (one), secret text NOT NULL);
+",
+];
 
 /// Brings the tables to the newest version. Others who come at the same time wait.
 pub(super) async fn migrate(client: &Client, place: &Place) -> Result<(), StoreError> {

@@ -21,6 +21,7 @@ use super::connect::Reach;
 use super::fault::Fault;
 use super::node::Node;
 use super::plan::{Known, Plan, Planner, Shared};
+use super::tidings::{GONE, Tidings};
 use super::{fork, schema, sweep};
 use crate::protocol::SessionId;
 use crate::store::chain::Chain;
@@ -29,17 +30,17 @@ use crate::store::meters::events_of;
 use crate::store::{CommitMeter, Committed, Made, OutcomesKept, StoreError, Write};
 
 /// Commits of one transaction, at most.
-const GROUP_MAX: usize = 1_024;
+pub(super) const GROUP_MAX: usize = 1_024;
 /// Sessions of which the writer remembers how they are.
 const KNOWN_MAX: usize = 16_384;
 /// How long a group waits for a database that does not answer.
-const LOST_MAX: Duration = Duration::from_secs(30);
+pub(super) const LOST_MAX: Duration = Duration::from_secs(30);
 /// How long an attempt may take: longer than the database gives a statement.
 const ATTEMPT_MAX: Duration = Duration::from_secs(35);
 /// Pauses between two attempts: the first, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Times that a group is tried when somebody else is in the way.
-const ATTEMPTS_MAX: u32 = 5;
+pub(super) const ATTEMPTS_MAX: u32 = 5;
 /// Rest after which is looked for what is to be swept up.
 const REST: Duration = Duration::from_secs(1);
 /// How much longer than a slice of sweeping the pause behind it is.
@@ -66,6 +67,8 @@ pub(super) struct Writer {
     partition_upto: i64,
     bell: Arc<Bell>,
     meter: Arc<CommitMeter>,
+    /// Tells the other nodes what there is to read. None: the database is this one's alone.
+    tidings: Option<Arc<Tidings>>,
     /// The number of the last transaction that was begun.
     nth: i64,
     /// When is swept up again.
@@ -76,7 +79,11 @@ pub(super) struct Writer {
 
 impl Writer {
     /// On a database that has its tables.
-    pub(super) fn new((reach, node): (Reach, Node), bell: Arc<Bell>, meter: Arc<CommitMeter>) -> Self {
+    pub(super) fn new(
+        (reach, node): (Reach, Node),
+        (bell, meter): (Arc<Bell>, Arc<CommitMeter>),
+        tidings: Option<Arc<Tidings>>,
+    ) -> Self {
         let known = HashMap::new();
         Self {
             reach,
@@ -86,6 +93,7 @@ impl Writer {
             partition_upto: 0,
             bell,
             meter,
+            tidings,
             nth: 0,
             sweep_at: Instant::now(),
             is_down: false,
@@ -239,8 +247,17 @@ impl Writer {
         if self.known.len() + known.len() > KNOWN_MAX {
             self.known.clear();
         }
+        if let Some(tidings) = &self.tidings {
+            let ends = plan.ends.iter().map(|(session, end)| (*session, end.chain.seq()));
+            let gone = plan.deleted.iter().map(|session| (*session, GONE));
+            if !plan.grants.is_empty() {
+                tidings.tell_changed();
+            }
+            tidings.tell(ends.chain(gone), plan.told.iter().map(|told| told.client.as_str()));
+        }
+        let shares = self.tidings.is_some();
         for (id, known) in known {
-            match known {
+            match known.filter(|known| !shares || known.holder == Some(self.node.number)) {
                 Some(known) => drop(self.known.insert(id, known)),
                 None => drop(self.known.remove(&id)),
             }
@@ -280,6 +297,9 @@ impl Writer {
 
     /// Looks up what the group needs, and plans it.
     async fn planned(&mut self, group: &[&[Write]]) -> Result<(Planner, Vec<Result<(), StoreError>>), Fault> {
+        if self.tidings.as_ref().is_some_and(|tidings| tidings.has_let_go()) {
+            self.known.clear();
+        }
         let Some(line) = &self.line else { return Err(Fault::Lost("no connection".into())) };
         let (mut known, mut missing, mut made) = (HashMap::new(), Vec::new(), 0);
         for write in group.iter().flat_map(|writes| writes.iter()) {
@@ -314,7 +334,7 @@ impl Writer {
                 self.partition_upto = schema::make_partition(&line.client, *number).await?;
             }
         }
-        let mut planner = Planner::new(known, shared, numbers);
+        let mut planner = Planner::new(known, shared, numbers).of_node(self.tidings.as_ref().map(|_| self.node.number));
         let results = group.iter().map(|writes| planner.take(writes)).collect();
         Ok((planner, results))
     }

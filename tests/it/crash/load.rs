@@ -47,7 +47,7 @@ impl Chance {
         self.below(times) == 0
     }
 
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[usize::try_from(self.below(all.len() as u64)).expect("few")]
     }
 }

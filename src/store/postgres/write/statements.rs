@@ -7,11 +7,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 use crate::protocol::{ClientId, SessionId};
-use crate::store::OutcomesKept;
 use crate::store::chain::Chain;
 use crate::store::postgres::fault::Fault;
 use crate::store::postgres::plan::{End, Known, Plan, SessionColumns};
 use crate::store::postgres::read::{COUNT_OUTCOMES, outcomes_of, status_number};
+use crate::store::{OutcomesKept, StoreError};
 
 /// Outcomes that may go with each that comes.
 const SWEPT: i64 = 4;
@@ -32,7 +32,7 @@ macro_rules! statements {
 }
 
 statements! {
-    look_up: "SELECT session.id, number, coalesce(client, ''), seq, head FROM session
+    look_up: "SELECT session.id, number, coalesce(client, ''), seq, head, holder FROM session
         JOIN log_end ON log_end.session = number WHERE id = ANY ($1)",
     numbers: "SELECT nextval('session_number') FROM generate_series(1, $1::bigint)",
     mark: "UPDATE node SET written = $2 WHERE number = $1 AND NOT is_over",
@@ -43,7 +43,11 @@ statements! {
             root, lineage, children, spent, shared)
         SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[],
             $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])",
-    create_ends: "INSERT INTO log_end (session, seq, head) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])",
+    // What is made under a session goes where that one is.
+    create_ends: "INSERT INTO log_end (session, seq, head, holder)
+        SELECT new.session, new.seq, new.head, coalesce(above.holder, $4)
+        FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $5::text[]) AS new (session, seq, head, root)
+        LEFT JOIN session ON session.id = new.root LEFT JOIN log_end AS above ON above.session = session.number",
     update_sessions: "UPDATE session SET status = new.status, version = new.version, updated_at = new.updated_at,
             message_count = new.message_count, usage = new.usage, settings = new.settings, children = new.children,
             spent = new.spent, shared = new.shared
@@ -52,7 +56,7 @@ statements! {
         WHERE session.number = new.number",
     move_ends: "UPDATE log_end SET seq = new.seq, head = new.head
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[]) AS new (session, was, seq, head)
-        WHERE log_end.session = new.session AND log_end.seq = new.was",
+        WHERE log_end.session = new.session AND log_end.seq = new.was AND ($5::bigint IS NULL OR log_end.holder = $5)",
     append: "INSERT INTO log (session, first, count, turn, at, body)
         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bytea[])",
     save_turns: "INSERT INTO turn (session, id, open, body)
@@ -71,13 +75,16 @@ statements! {
     forget_spending: "DELETE FROM client_spending WHERE began < $1",
     save_spending: "INSERT INTO client_spending (client, began, body) VALUES ($1, $2, $3)
         ON CONFLICT (client) DO UPDATE SET began = excluded.began, body = excluded.body",
-    save_outcomes: "INSERT INTO outcome (name, at, fingerprint, body)
-        SELECT name, at, fingerprint, body FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::text[])
+    save_outcomes: "INSERT INTO outcome (name, at, fingerprint, body, node)
+        SELECT name, at, fingerprint, body, $6 FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::text[])
             WITH ORDINALITY AS new (name, at, fingerprint, body, nth) ORDER BY nth
-        ON CONFLICT (name) DO UPDATE SET at = excluded.at, fingerprint = excluded.fingerprint, body = excluded.body,
+        ON CONFLICT (name) DO UPDATE SET at = excluded.at, fingerprint = excluded.fingerprint, body = excluded.body, node = $6,
             number = CASE WHEN outcome.at < $5 THEN excluded.number ELSE outcome.number END
-        WHERE outcome.at < $5 OR (outcome.body IS NULL AND excluded.body IS NOT NULL)",
-    forget_outcomes: "DELETE FROM outcome WHERE name = ANY ($1) AND body IS NULL",
+        WHERE outcome.at < $5 OR (outcome.body IS NULL AND excluded.body IS NOT NULL AND (outcome.node = $6
+            OR NOT EXISTS (SELECT 1 FROM node WHERE number = outcome.node AND NOT is_over)))",
+    // Behind the saving: whose row it is by now says who was first. Who saves waits for whoever is at the same name.
+    begun_elsewhere: "SELECT EXISTS (SELECT 1 FROM outcome WHERE name = ANY ($1) AND at >= $2 AND node IS DISTINCT FROM $3)",
+    forget_outcomes: "DELETE FROM outcome WHERE name = ANY ($1) AND body IS NULL AND (node = $2 OR node IS NULL)",
     count_outcomes: COUNT_OUTCOMES,
     sweep_outcomes: "DELETE FROM outcome WHERE number IN (
         SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT $1) AS oldest WHERE at < $2)",
@@ -117,7 +124,8 @@ impl Statements {
             let head: &[u8] = row.get(4);
             let chain = if seq == 0 { Some(Chain::default()) } else { Chain::resumed(seq, head) };
             let chain = chain.ok_or_else(|| Fault::Refused(format!("session {id}: the head of its log is none")))?;
-            found.push((id, Known { number: row.get(1), client: row.get(2), last_seq: seq, chain }));
+            let (number, client, holder) = (row.get(1), row.get(2), row.get(5));
+            found.push((id, Known { number, client, last_seq: seq, chain, holder }));
         }
         Ok(found)
     }
@@ -153,8 +161,8 @@ impl Statements {
             begin,
             mark,
             self.sessions(client, plan),
-            self.logs(client, plan),
-            self.others(client, plan),
+            self.logs(client, plan, node),
+            self.others(client, plan, node),
             self.told(client, plan),
         )?;
         Ok(outcomes)
@@ -222,20 +230,23 @@ impl Statements {
         if changed == numbers.len() as u64 { Ok(()) } else { Err(Fault::Stale) }
     }
 
-    async fn logs(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
+    async fn logs(&self, client: &Client, plan: &Plan, node: i64) -> Result<(), Fault> {
         let (new, moved): (Vec<(&i64, &End)>, Vec<_>) = plan.ends.iter().partition(|(_, end)| end.from.is_none());
         if !new.is_empty() {
             let sessions: Vec<i64> = new.iter().map(|(session, _)| **session).collect();
             let seqs: Vec<i64> = new.iter().map(|(_, end)| number(end.chain.seq())).collect();
             let heads: Vec<&[u8]> = new.iter().map(|(_, end)| end.chain.value()).collect();
-            client.execute(&self.create_ends, &[&sessions, &seqs, &heads]).await?;
+            let root = |session: &i64| Some(plan.created.get(session)?.row.lineage.as_ref()?.root()?.to_string());
+            let roots: Vec<Option<String>> = sessions.iter().map(root).collect();
+            client.execute(&self.create_ends, &[&sessions, &seqs, &heads, &node, &roots]).await?;
         }
         if !moved.is_empty() {
             let sessions: Vec<i64> = moved.iter().map(|(session, _)| **session).collect();
             let was: Vec<i64> = moved.iter().map(|(_, end)| number(end.from.unwrap_or_default())).collect();
             let seqs: Vec<i64> = moved.iter().map(|(_, end)| number(end.chain.seq())).collect();
             let heads: Vec<&[u8]> = moved.iter().map(|(_, end)| end.chain.value()).collect();
-            let changed = client.execute(&self.move_ends, &[&sessions, &was, &seqs, &heads]).await?;
+            let holder = plan.shares.then_some(node);
+            let changed = client.execute(&self.move_ends, &[&sessions, &was, &seqs, &heads, &holder]).await?;
             if changed != sessions.len() as u64 {
                 return Err(Fault::Stale);
             }
@@ -254,14 +265,14 @@ impl Statements {
         Ok(())
     }
 
-    async fn others(&self, client: &Client, plan: &Plan) -> Result<Option<OutcomesKept>, Fault> {
+    async fn others(&self, client: &Client, plan: &Plan, node: i64) -> Result<Option<OutcomesKept>, Fault> {
         let ((), (), (), (), outcomes) = tokio::try_join!(
             biased;
             self.turns(client, plan),
             self.said(client, plan),
             self.questions(client, plan),
             self.grants(client, plan),
-            self.outcomes(client, plan),
+            self.outcomes(client, plan, node),
         )?;
         Ok(outcomes)
     }
@@ -334,13 +345,13 @@ impl Statements {
         Ok(())
     }
 
-    async fn outcomes(&self, client: &Client, plan: &Plan) -> Result<Option<OutcomesKept>, Fault> {
+    async fn outcomes(&self, client: &Client, plan: &Plan, node: i64) -> Result<Option<OutcomesKept>, Fault> {
         if plan.outcomes.is_empty() {
             return Ok(None);
         }
         for round in &plan.outcomes {
             if !round.forgotten.is_empty() {
-                client.execute(&self.forget_outcomes, &[&round.forgotten]).await?;
+                client.execute(&self.forget_outcomes, &[&round.forgotten, &node]).await?;
             }
             // Rows of one moment have expired at the same: but for what a test makes up.
             let mut rest = round.saved.as_slice();
@@ -353,7 +364,10 @@ impl Statements {
                 let times: Vec<i64> = rows.iter().map(|row| number(row.at)).collect();
                 let prints: Vec<&[u8]> = rows.iter().map(|row| row.fingerprint.as_slice()).collect();
                 let bodies: Vec<Option<&str>> = rows.iter().map(|row| row.body.as_deref()).collect();
-                client.execute(&self.save_outcomes, &[&names, &times, &prints, &bodies, &expired]).await?;
+                client.execute(&self.save_outcomes, &[&names, &times, &prints, &bodies, &expired, &node]).await?;
+                if plan.shares && client.query_one(&self.begun_elsewhere, &[&names, &expired, &node]).await?.get(0) {
+                    return Err(Fault::Store(StoreError::Begun));
+                }
                 let swept = SWEPT * i64::try_from(rows.len()).unwrap_or(1);
                 client.execute(&self.sweep_outcomes, &[&swept, &expired]).await?;
             }

@@ -1,0 +1,157 @@
+//! Several servers over one store: where what is asked of a session is done, who is there, and how one of them goes.
+
+mod commands;
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::{App, Caller, EventReader};
+use crate::protocol::{
+    Access, ApiError, ClientId, Drained, NodeList, NodeState, NodeView, SessionId, TokenName, TokenRole,
+};
+pub use crate::session::Whereabouts;
+use crate::session::store_failure;
+pub use crate::store::Holder;
+
+pub(super) use commands::Ways;
+
+/// Who calls, in the head of a request from one node to another.
+pub const CALLER_HEADER: &str = "x-simse-caller";
+/// Where a node takes commands that came over a line of another one.
+pub const COMMAND_PATH: &str = "/-/command";
+
+/// Who calls, as one node tells another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallerPassed {
+    /// See [`Caller::client`].
+    pub client: Option<ClientId>,
+    /// See [`Caller::role`].
+    pub role: TokenRole,
+    /// See [`Caller::only`].
+    pub only: Option<SessionId>,
+    /// The name of the token that was shown, where it is a named one.
+    pub token: Option<TokenName>,
+}
+
+impl CallerPassed {
+    /// As the node that hands on knows it.
+    pub fn of(caller: &Caller, token: Option<TokenName>) -> Self {
+        Self { client: caller.client.clone(), role: caller.role, only: caller.only.clone(), token }
+    }
+
+    /// As the value of a header.
+    pub fn to_header(&self) -> String {
+        // Plain data: it can be written.
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// What such a value says. None: it is none.
+    pub fn of_header(value: &[u8]) -> Option<Self> {
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(value).ok()?).ok()
+    }
+
+    /// As the node that takes it up knows it.
+    pub fn into_caller(self) -> (Caller, Option<TokenName>) {
+        (Caller { client: self.client, role: self.role, only: self.only }, self.token)
+    }
+}
+
+impl App {
+    /// What the servers of the store know and nobody else. None: this one has it alone.
+    pub fn node_secret(&self) -> Option<String> {
+        self.store.cluster().map(|cluster| cluster.secret().to_owned())
+    }
+
+    /// Waits until another server was put in this one's place. It writes nothing more then, and is of no use.
+    pub fn taken_over(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.store.taken_over()
+    }
+
+    /// Reads the session's events behind number `after`.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, `INVALID_ARGUMENT` (a number that lies ahead of the log), `RESOURCE_EXHAUSTED` (too many streams).
+    pub async fn events(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
+        let streams_max = self.settings().limits.streams_per_session_max;
+        caller.reaches(id)?;
+        let reader = match self.sessions.whereabouts(id, true).await? {
+            Whereabouts::Here => self.live(caller, id).await?.read(after, streams_max)?,
+            Whereabouts::At(_) => self.sessions.read_log(caller.client.as_ref(), id, (after, streams_max)).await?,
+        };
+        // Who may not answer is nobody who could be asked.
+        Ok(if caller.only.is_some() { reader.unattended() } else { reader })
+    }
+
+    /// Whether other servers may share the store.
+    pub fn is_among_nodes(&self) -> bool {
+        self.store.cluster().is_some()
+    }
+
+    /// Where what is asked of a session is done. `takes`: it changes the session, and is done here where nobody has it.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn whereabouts(&self, id: &SessionId, takes: bool) -> Result<Whereabouts, ApiError> {
+        self.sessions.whereabouts(id, takes).await
+    }
+
+    /// Where a new session is made: here, unless this server takes none, or another one has much less to do.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn place_for_new(&self) -> Result<Whereabouts, ApiError> {
+        self.sessions.place_for_new().await
+    }
+
+    /// The servers that share the store.
+    ///
+    /// # Errors
+    /// `FORBIDDEN` to all but owners; what the store says.
+    pub async fn nodes(&self, caller: &Caller) -> Result<NodeList, ApiError> {
+        caller.needs(Access::Administer)?;
+        caller.at_large()?;
+        let nodes = match self.store.cluster() {
+            Some(cluster) => cluster.nodes().await.map_err(|error| store_failure(&error))?,
+            None => vec![self.alone()],
+        };
+        Ok(NodeList { nodes })
+    }
+
+    /// The one server of a store.
+    fn alone(&self) -> NodeView {
+        let now = self.sessions.now();
+        NodeView {
+            number: 1,
+            name: crate::store::node_name(),
+            url: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            state: NodeState::Active,
+            is_self: true,
+            sessions: now.awake,
+            running: now.running + now.waiting,
+            labels: Vec::new(),
+        }
+    }
+
+    /// Hands its sessions over to the other servers of the store: what nothing runs in at once, the rest between turns. From now on it takes
+    /// none.
+    ///
+    /// # Errors
+    /// `FORBIDDEN` to all but owners; `CONFLICT` where it has the store alone; what the store says.
+    pub async fn drain(&self, caller: &Caller) -> Result<Drained, ApiError> {
+        caller.needs(Access::Administer)?;
+        caller.at_large()?;
+        if self.store.cluster().is_none() {
+            let expected = "a server that shares its store with others";
+            return Err(ApiError::conflict(format!("there is nobody to hand sessions over to: expected {expected}")));
+        }
+        let left = self.sessions.hand_over(Duration::ZERO).await?;
+        if left > 0 {
+            self.sessions.keep_handing_over();
+        }
+        Ok(Drained { draining: true, left })
+    }
+}

@@ -1,0 +1,54 @@
+//! A request that is handed to another server of our own as it came, and its answer as it comes.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_LENGTH, HOST, HeaderMap};
+use reqwest::{Body, Client};
+
+use super::protocol::no_redirects;
+use super::{HttpError, Kind, cached, host_of, parse_url};
+
+/// What is said of one connection, and not of what goes over it.
+const OF_THE_CONNECTION: [&str; 9] = [
+    "connection",
+    "expect",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Takes out what is said of one connection.
+pub fn without_connection(headers: &mut HeaderMap) {
+    for name in OF_THE_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+/// Hands it on. The answer's head has nothing of the connection that it came over; its body is still coming, for as long as it takes.
+///
+/// # Errors
+/// [`HttpError::Connect`] when nothing was sent; [`HttpError::Cut`] when it may have arrived.
+pub async fn hand_on(request: http::Request<Bytes>) -> Result<http::Response<Body>, HttpError> {
+    static CLIENTS: [OnceLock<Client>; 3] = [const { OnceLock::new() }; 3];
+    let url = parse_url(&request.uri().to_string())?;
+    let host = host_of(&url);
+    let client = cached(&CLIENTS, Kind::of(&url), no_redirects).await?;
+    let (mut head, body) = request.into_parts();
+    without_connection(&mut head.headers);
+    head.headers.remove(HOST);
+    head.headers.remove(CONTENT_LENGTH);
+    let sent = client.request(head.method, url).headers(head.headers).body(body).send().await;
+    let answer = sent.map_err(|cause| {
+        let (is_connect, cause) = (cause.is_connect(), super::innermost(&cause.without_url()));
+        let host = host.clone();
+        if is_connect { HttpError::Connect { host, cause } } else { HttpError::Cut { host, cause } }
+    })?;
+    let mut answer = http::Response::from(answer);
+    without_connection(answer.headers_mut());
+    Ok(answer)
+}

@@ -1,0 +1,283 @@
+//! Requests for sessions of other nodes, where several servers share a store: each is handed to the node that has its session, as it came,
+//! before anything was done for it. So it is done once, by one node, and whoever asks need not know which.
+//!
+//! Event streams are not handed on: they are read from the log, on the node that was asked.
+//!
+//! What was sent to a node that was lost meanwhile is sent again to the one that follows it, where that cannot do it twice: what only
+//! reads, and what has a key. Of anything else its sender is told that it may have been done.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::Shared;
+use super::answer::Failure;
+use super::call;
+use super::query::Query;
+use crate::app::{CALLER_HEADER, Caller, CallerPassed, Holder, Whereabouts};
+use crate::base::http::{HttpError, hand_on};
+use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
+
+/// Who calls, from one node to another.
+pub(super) const CALLER: HeaderName = HeaderName::from_static(CALLER_HEADER);
+/// How often a request was handed on.
+const HOPS: HeaderName = HeaderName::from_static("x-simse-hops");
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// A request goes no further.
+const HOPS_MAX: u8 = 3;
+/// How long the node that follows one that was lost is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Pause between two looks at who has the session.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Time between two looks whether the node that was asked is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a request is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum About {
+    /// That session.
+    Session(SessionId),
+    /// A session that is not there yet.
+    NewSession,
+}
+
+/// What a request is about that is done on one node. None: any does it.
+fn about(method: &Method, uri: &Uri) -> Option<About> {
+    let path = uri.path();
+    if method == Method::POST && path == "/sessions" {
+        return Some(About::NewSession);
+    }
+    if let Some(rest) = path.strip_prefix("/sessions/") {
+        let (id, within) = rest.split_once('/').unwrap_or((rest, ""));
+        // Read from the log.
+        let streams = within == "events" && matches!(*method, Method::GET | Method::HEAD);
+        return (!streams).then(|| decoded(id)?.parse().ok().map(About::Session))?;
+    }
+    if let Some(rest) = path.strip_prefix("/runs/") {
+        let run: RunId = decoded(rest.split('/').next().unwrap_or(rest))?.parse().ok()?;
+        return Some(About::Session(run.session));
+    }
+    Query::of(uri).ok()?.text("sessionId")?.parse().ok().map(About::Session)
+}
+
+/// A piece of a path as it is meant.
+fn decoded(text: &str) -> Option<String> {
+    Query::of(&format!("/?piece={text}").parse().ok()?).ok()?.text("piece")
+}
+
+/// Whether it changes nothing.
+fn only_reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// How often a request was handed on already.
+fn hops(headers: &HeaderMap) -> u8 {
+    headers.get(HOPS).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// A request that may have to be handed on.
+pub(super) struct Passing<'a> {
+    shared: &'a Shared,
+    secret: String,
+    about: About,
+    caller: Caller,
+    token: Option<TokenName>,
+}
+
+impl<'a> Passing<'a> {
+    /// None: it is done here whatever comes.
+    pub(super) fn of(shared: &'a Shared, head: &request::Parts, who: (&Caller, Option<&TokenName>)) -> Option<Self> {
+        let secret = shared.node_secret.clone()?;
+        let about = about(&head.method, &head.uri)?;
+        Some(Self { shared, secret, about, caller: who.0.clone(), token: who.1.cloned() })
+    }
+
+    async fn whereabouts(&self, takes: bool) -> Result<Whereabouts, ApiError> {
+        match &self.about {
+            About::Session(id) => self.shared.app.whereabouts(id, takes).await,
+            About::NewSession => self.shared.app.place_for_new().await,
+        }
+    }
+
+    /// Answers it, here or there.
+    pub(super) async fn answer(self, head: request::Parts, body: Body, router: Router) -> Response {
+        let takes = !only_reads(&head.method);
+        let holder = match self.whereabouts(takes).await {
+            Ok(Whereabouts::Here) => {
+                let Ok(response) = router.oneshot(Request::from_parts(head, body)).await;
+                return response;
+            }
+            Ok(Whereabouts::At(holder)) => holder,
+            Err(error) => {
+                call::drain(&head.headers, body, self.shared);
+                return Failure::from(error).into_response();
+            }
+        };
+        // Whole, so that it can be sent again.
+        let body = match call::take_in(&head.headers, body, self.shared).await {
+            Ok(body) => body,
+            Err(failure) => return failure.into_response(),
+        };
+        match self.hand(&head, Bytes::copy_from_slice(&body), holder).await {
+            Ok(Some(response)) => response,
+            // It has come to be this node's meanwhile.
+            Ok(None) => {
+                let body = Body::from(body.to_vec());
+                let Ok(response) = router.oneshot(Request::from_parts(head, body)).await;
+                response
+            }
+            Err(error) => Failure::from(error).into_response(),
+        }
+    }
+
+    /// Hands it to who has the session, or to who follows that one. None: this node does.
+    async fn hand(&self, head: &request::Parts, body: Bytes, first: Holder) -> Result<Option<Response>, ApiError> {
+        let hops = hops(&head.headers) + 1;
+        if hops > HOPS_MAX {
+            return Err(unavailable(format!(
+                "the session went from one server to another {HOPS_MAX} times: ask again"
+            )));
+        }
+        let repeats = only_reads(&head.method) || head.headers.contains_key(KEY);
+        let (deadline, mut holder) = (Instant::now() + PATIENCE, first);
+        loop {
+            let request = self.request(head, (&holder, hops), body.clone())?;
+            let sent = tokio::select! {
+                sent = hand_on(request) => sent,
+                () = self.is_lost(&holder) => Err(cut(&holder)),
+            };
+            match sent {
+                Ok(answer) => return Ok(Some(answer.map(Body::new))),
+                Err(HttpError::Connect { .. }) => {}
+                Err(HttpError::Cut { .. } | HttpError::Silent { .. }) if repeats => {}
+                Err(HttpError::Cut { .. } | HttpError::Silent { .. }) => {
+                    let message = format!("{}, which has the session, was lost: it may have been done", holder.name);
+                    return Err(unavailable(message));
+                }
+                Err(error) => return Err(unavailable(error.to_string())),
+            }
+            tokio::time::sleep(PAUSE).await;
+            match self.whereabouts(!only_reads(&head.method)).await? {
+                Whereabouts::Here => return Ok(None),
+                Whereabouts::At(now) => holder = now,
+            }
+            if Instant::now() >= deadline {
+                return Err(unavailable(format!("{}, which has the session, does not answer", holder.name)));
+            }
+        }
+    }
+
+    /// Waits until another node has the session, or nobody.
+    async fn is_lost(&self, holder: &Holder) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let About::Session(id) = &self.about else { continue };
+            match self.shared.app.whereabouts(id, false).await {
+                Ok(Whereabouts::At(now)) if now.number == holder.number => {}
+                Ok(_) => return,
+                // The database is away: nobody knows.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        head: &request::Parts,
+        (holder, hops): (&Holder, u8),
+        body: Bytes,
+    ) -> Result<Request<Bytes>, ApiError> {
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::builder().method(head.method.clone()).uri(format!("{}{path}", holder.url));
+        if let Some(headers) = request.headers_mut() {
+            headers.clone_from(&head.headers);
+            for name in ["authorization", "origin", "sec-fetch-site", "x-client-id", "cookie"] {
+                headers.remove(name);
+            }
+            let passed = CallerPassed::of(&self.caller, self.token.clone());
+            let caller = HeaderValue::try_from(passed.to_header());
+            let caller = caller.map_err(|cause| ApiError::internal(cause.to_string()))?;
+            headers.insert(AUTHORIZATION, bearer(&self.secret)?);
+            headers.insert(CALLER, caller);
+            headers.insert(HOPS, HeaderValue::from(u16::from(hops)));
+        }
+        request.body(body).map_err(|cause| ApiError::internal(format!("a request to another server: {cause}")))
+    }
+}
+
+fn bearer(secret: &str) -> Result<HeaderValue, ApiError> {
+    let mut value = HeaderValue::try_from(format!("Bearer {secret}"))
+        .map_err(|_| ApiError::internal("what servers know one another by is no header"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Does a command that another node has carried here.
+pub(super) async fn take_command(shared: &Shared, caller: Caller, (head, body): (&request::Parts, Body)) -> Response {
+    let done = async {
+        let text = call::take_in(&head.headers, body, shared).await?;
+        Ok::<_, Failure>(shared.app.carried_here(caller, &text).await?)
+    };
+    match done.await {
+        Ok(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
+        Err(failure) => failure.into_response(),
+    }
+}
+
+fn cut(holder: &Holder) -> HttpError {
+    HttpError::Cut { host: holder.url.clone(), cause: "another server follows it".to_owned() }
+}
+
+fn unavailable(message: String) -> ApiError {
+    ApiError::new(ErrorCode::UpstreamUnavailable, message).with_details(json!({ "reason": "held elsewhere" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_is_about() {
+        let session = |id: &str| Some(About::Session(id.parse().expect("an id")));
+        let table = [
+            ("POST", "/sessions", None, Some(About::NewSession)),
+            ("GET", "/sessions", None, None),
+            ("GET", "/sessions/s.1", None, session("s.1")),
+            ("DELETE", "/sessions/s%2E1", None, session("s.1")),
+            ("POST", "/sessions/s/prompt", Some("wait=true"), session("s")),
+            ("GET", "/sessions/s/events", Some("after=1"), None),
+            ("GET", "/sessions/s/history", None, session("s")),
+            ("GET", "/sessions/s/turns/events", None, session("s")),
+            ("GET", "/sessions/%00/turns", None, None),
+            ("GET", "/runs/s:t/context", None, session("s")),
+            ("GET", "/runs", Some("limit=1&sessionId=s"), session("s")),
+            ("GET", "/permissions/grants", None, None),
+            ("GET", "/health", Some("verbose=true"), None),
+        ];
+        for (method, path, query, want) in table {
+            let method = method.parse().expect("a method");
+            let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+            assert_eq!(about(&method, &uri.parse().expect("an address")), want, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn who_calls_comes_over_whole() {
+        let passed = CallerPassed {
+            client: Some("a".parse().expect("an id")),
+            role: crate::protocol::TokenRole::Operator,
+            only: Some("s".parse().expect("an id")),
+            token: None,
+        };
+        assert_eq!(CallerPassed::of_header(passed.to_header().as_bytes()), Some(passed));
+        assert_eq!(CallerPassed::of_header(b"nonsense"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What a store that several servers share says of them: who they are, and who has which session.
+//!
+//! A session, with all under it, is held by one node. The one that made it has it, or the one that was asked for it when nobody had it.
+//! Writes of anybody else are refused by the store.
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{broadcast, watch};
+
+use super::{BoxFuture, SessionRow, StoreError, TurnRow};
+use crate::protocol::{ClientId, NodeView, SessionId};
+
+/// A node that has a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number; never given twice.
+    pub number: i64,
+    /// For people: machine and process.
+    pub name: String,
+    /// Where other servers reach it.
+    pub url: String,
+}
+
+/// Who has a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// There is no such session.
+    Nowhere,
+    /// This node.
+    Here {
+        /// The session above all of its tree, or itself.
+        root: SessionId,
+    },
+    /// Another one that is there.
+    Elsewhere(Holder),
+    /// Nobody who is there: it may be taken.
+    Free {
+        /// The session above all of its tree, or itself.
+        root: SessionId,
+    },
+}
+
+/// What a tree of sessions has left open: what whoever takes it has to deal with.
+#[derive(Debug, Default)]
+pub struct Unfinished {
+    /// Turns that are not over, oldest first.
+    pub turns: Vec<TurnRow>,
+    /// Sessions that have not done with runs of sessions under them, oldest first.
+    pub with_children: Vec<SessionRow>,
+}
+
+/// How much a node has to do, as it tells the others with each beat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Sessions in memory.
+    pub awake: u64,
+    /// Turns that run.
+    pub running: u64,
+}
+
+/// Who is there on a node, for sessions of others: they have somebody who can be asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// Sessions that somebody reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<SessionId>,
+    /// Clients that are there for all of theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<Option<ClientId>>,
+}
+
+/// The servers that share a store.
+pub trait Cluster: Send + Sync + 'static {
+    /// What all of them know and nobody else: by it they know one another.
+    fn secret(&self) -> &str;
+
+    /// The number of this one.
+    fn own(&self) -> i64;
+
+    /// Who has a session. Takes nothing.
+    fn look<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Held, StoreError>>;
+
+    /// Takes a session, and all under it, where nobody who is there has it. False: somebody was faster, or this node takes none.
+    fn take<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Gives up a session and all under it. Nothing of them may be under way here.
+    fn let_go<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Gives up all sessions but those trees.
+    fn let_go_but<'a>(&'a self, kept: &'a [SessionId]) -> BoxFuture<'a, Result<u64, StoreError>>;
+
+    /// What a tree has left open.
+    fn unfinished<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<Unfinished, StoreError>>;
+
+    /// Trees that have something left open and that nobody who is there has; some of them, in no order.
+    fn left_behind(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+
+    /// Changes when a node is there no longer.
+    fn departures(&self) -> watch::Receiver<u64>;
+
+    /// Changes with the number of the newest event of a session, whichever node has written it; breaks when the session is gone.
+    fn follow<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<watch::Receiver<u64>, StoreError>>;
+
+    /// Keeps a text that all nodes know, under its kind and its id.
+    fn keep_note<'a>(&'a self, kind: &'a str, id: &'a str, body: String) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Forgets such texts.
+    fn forget_notes<'a>(&'a self, kind: &'a str, ids: Vec<String>) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// All of a kind, by id.
+    fn notes<'a>(&'a self, kind: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
+
+    /// Changes when another node may have changed what all of them know: such texts, and grants that outlive their sessions.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// The nodes that are there, and those that are over and not forgotten yet.
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeView>, StoreError>>;
+
+    /// Tells the others how much there is to do, from now on.
+    fn tell_load(&self, load: Load);
+
+    /// Tells the others who is there. What is lost is told again by whoever told it.
+    fn tell_presence(&self, presence: Presence);
+
+    /// What others tell of it.
+    fn presence(&self) -> broadcast::Receiver<Presence>;
+
+    /// From now on this node takes no sessions, and the others are told so.
+    fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Whether it does.
+    fn is_draining(&self) -> bool;
+}

@@ -1,0 +1,434 @@
+//! A database that several servers share: who has which session, and who is there.
+//!
+//! A session's holder stands beside the end of its log. It changes in two ways alone: its holder gives it up, or its holder is over and
+//! another node takes it. Whoever is over writes nothing more (see `node`), so what is taken has one writer.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use deadpool_postgres::Pool;
+use tokio::sync::{broadcast, watch};
+use tokio_postgres::Client;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::connect::Reach;
+use super::fault::Fault;
+use super::node::{LOOK, Node, SILENCE_MAX, declare_silent, others};
+use super::read;
+use super::tidings::Tidings;
+use crate::protocol::{NodeState, NodeView, SessionId};
+use crate::store::{BoxFuture, Cluster, Held, Holder, Load, Presence, StoreError, Unfinished};
+
+/// Whether the node of a row `log_end` is there.
+const HAS_HOLDER: &str = "EXISTS (SELECT 1 FROM node WHERE node.number = log_end.holder AND NOT node.is_over)";
+/// The own beat stands still for so long: so does whatever writes.
+const STALL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+/// After so long without a look nothing is known of the time between.
+pub(super) const BLIND_MAX: std::time::Duration = std::time::Duration::from_millis(1_500);
+
+/// The servers of a database, as one of them sees them.
+pub(super) struct SharedDatabase {
+    reach: Reach,
+    pool: Pool,
+    node: Node,
+    secret: String,
+    tidings: Arc<Tidings>,
+    draining: AtomicBool,
+}
+
+impl SharedDatabase {
+    pub(super) async fn join(
+        (reach, pool): (Reach, Pool),
+        node: Node,
+        tidings: Arc<Tidings>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let client = pool.get().await.map_err(|error| Fault::from(error).told("open the database", &reach.place))?;
+        let secret = secret(&client).await.map_err(|fault| fault.told("open the database", &reach.place))?;
+        drop(client);
+        let draining = AtomicBool::new(false);
+        Ok(Arc::new(Self { reach, pool, node, secret, tidings, draining }))
+    }
+
+    /// Watches the others, as long as what is returned lives.
+    pub(super) fn watch(self: &Arc<Self>) -> AbortOnDropHandle<()> {
+        let database = Arc::clone(self);
+        AbortOnDropHandle::new(tokio::spawn(async move { database.keep_watching().await }))
+    }
+
+    async fn keep_watching(&self) {
+        let mut line: Option<(Client, AbortOnDropHandle<()>)> = None;
+        let mut watched = Watched::default();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if line.as_ref().is_none_or(|(client, _)| client.is_closed()) {
+                line = self.reach.line().await.ok();
+            }
+            let Some((client, _)) = &line else { continue };
+            let looked = tokio::time::timeout(BLIND_MAX, self.look_round(client, &mut watched)).await;
+            if !matches!(looked, Ok(Ok(()))) {
+                line = None;
+            }
+        }
+    }
+
+    async fn look_round(&self, client: &Client, watched: &mut Watched) -> Result<(), Fault> {
+        let all = others(client).await?;
+        let now = Instant::now();
+        let own = all.iter().find(|node| node.number == self.node.number).map(|node| node.beat);
+        let Some(own) = own else {
+            // It is over itself: it judges nobody.
+            *watched = Watched::default();
+            return Ok(());
+        };
+        let others: Vec<_> = all.into_iter().filter(|node| node.number != self.node.number).collect();
+        let there: HashSet<i64> = others.iter().map(|node| node.number).collect();
+        if watched.there.iter().any(|number| !there.contains(number)) {
+            self.tidings.note_departure();
+        }
+        self.tidings.set_company(!there.is_empty());
+        watched.note_own(own, now);
+        watched.note(others.iter().map(|node| (node.number, node.beat)), now);
+        watched.there = there;
+        for node in others {
+            if !watched.is_silent(node.number, now) {
+                continue;
+            }
+            if declare_silent(client, node.number, node.beat).await? {
+                tracing::warn!(node = node.number, name = node.name, "a server was silent: it is declared over");
+            }
+        }
+        Ok(())
+    }
+
+    async fn query<T, F>(
+        &self,
+        doing: &str,
+        look: impl Fn(deadpool_postgres::Client) -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Fault>> + Send,
+        T: Send,
+    {
+        if self.node.is_over() {
+            return Err(StoreError::TakenOver);
+        }
+        super::persist((&self.pool, &self.reach), doing, look).await
+    }
+}
+
+/// What a node has seen of the others.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    pub(super) there: HashSet<i64>,
+    /// The last beat of each, and when it was seen to be new.
+    beats: HashMap<i64, (i64, Instant)>,
+    looked: Option<Instant>,
+    /// The last beat of this node itself, and when it was seen to be new.
+    own: Option<(i64, Instant)>,
+}
+
+impl Watched {
+    /// Notes this node's own beat. Where that stands still, the database takes no writes, and those of others stand still with it: nobody
+    /// was silent then.
+    pub(super) fn note_own(&mut self, beat: i64, now: Instant) {
+        match self.own {
+            Some((last, since)) if last == beat => {
+                if now.duration_since(since) > STALL_MAX {
+                    self.beats.clear();
+                    self.looked = None;
+                }
+            }
+            _ => self.own = Some((beat, now)),
+        }
+    }
+
+    /// Notes a look. Where too much time has gone since the one before, nobody has been silent in it.
+    pub(super) fn note(&mut self, beats: impl Iterator<Item = (i64, i64)>, now: Instant) {
+        let was_blind = self.looked.is_none_or(|looked| now.duration_since(looked) > BLIND_MAX);
+        self.looked = Some(now);
+        let before = std::mem::take(&mut self.beats);
+        let seen = |(number, beat): (i64, i64)| match before.get(&number) {
+            Some((last, since)) if *last == beat && !was_blind => (number, (beat, *since)),
+            _ => (number, (beat, now)),
+        };
+        self.beats = beats.map(seen).collect();
+    }
+
+    pub(super) fn is_silent(&self, number: i64, now: Instant) -> bool {
+        self.beats.get(&number).is_some_and(|(_, since)| now.duration_since(*since) >= SILENCE_MAX)
+    }
+}
+
+/// What all nodes of a database know; the first one makes it up.
+async fn secret(client: &Client) -> Result<String, Fault> {
+    let make = "INSERT INTO cluster (one, secret)
+        VALUES (true, replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING";
+    client.execute(make, &[]).await?;
+    Ok(client.query_one("SELECT secret FROM cluster", &[]).await?.get(0))
+}
+
+async fn look(client: &deadpool_postgres::Client, own: i64, id: &SessionId) -> Result<Held, Fault> {
+    let sql = "SELECT coalesce(session.root, session.id), node.number, node.name, node.url
+        FROM session JOIN log_end ON log_end.session = session.number
+        LEFT JOIN node ON node.number = log_end.holder AND NOT node.is_over
+        WHERE session.id = $1";
+    let statement = client.prepare_cached(sql).await?;
+    let Some(row) = client.query_opt(&statement, &[&id.as_str()]).await? else { return Ok(Held::Nowhere) };
+    let root: SessionId = row.get::<_, &str>(0).parse().map_err(|_| Fault::Refused("an id that is none".into()))?;
+    let (number, name, url): (Option<i64>, Option<String>, Option<String>) = (row.get(1), row.get(2), row.get(3));
+    Ok(match (number, name, url) {
+        (Some(number), ..) if number == own => Held::Here { root },
+        (Some(number), Some(name), Some(url)) => Held::Elsewhere(Holder { number, name, url }),
+        _ => Held::Free { root },
+    })
+}
+
+async fn take(client: &Client, own: i64, root: &SessionId) -> Result<bool, Fault> {
+    let sql = format!(
+        "WITH free AS (
+            SELECT log_end.session FROM log_end JOIN session ON session.number = log_end.session
+            WHERE (session.id = $1 OR session.root = $1) AND NOT {HAS_HOLDER} ORDER BY 1 FOR UPDATE OF log_end
+        )
+        UPDATE log_end SET holder = $2 FROM free WHERE log_end.session = free.session
+            AND EXISTS (SELECT 1 FROM node WHERE number = $2 AND NOT is_over AND NOT is_draining)"
+    );
+    if client.execute(&sql, &[&root.as_str(), &own]).await? > 0 {
+        return Ok(true);
+    }
+    // It may have happened before, and that was not heard.
+    let sql = "SELECT EXISTS (SELECT 1 FROM log_end JOIN session ON session.number = log_end.session
+        WHERE (session.id = $1 OR session.root = $1) AND log_end.holder = $2)";
+    Ok(client.query_one(sql, &[&root.as_str(), &own]).await?.get(0))
+}
+
+impl Cluster for SharedDatabase {
+    fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    fn own(&self) -> i64 {
+        self.node.number
+    }
+
+    fn look<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Held, StoreError>> {
+        let own = self.node.number;
+        let look = move |line: deadpool_postgres::Client| async move { look(&line, own, id).await };
+        Box::pin(self.query("look who has a session", look))
+    }
+
+    fn take<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let own = self.node.number;
+        let take = move |line: deadpool_postgres::Client| async move { take(&line, own, root).await };
+        Box::pin(self.query("take a session", take))
+    }
+
+    fn let_go<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<(), StoreError>> {
+        let own = self.node.number;
+        let work = move |line: deadpool_postgres::Client| async move {
+            let sql = "UPDATE log_end SET holder = NULL FROM session WHERE session.number = log_end.session
+                AND (session.id = $1 OR session.root = $1) AND log_end.holder = $2";
+            line.execute(sql, &[&root.as_str(), &own]).await?;
+            Ok(())
+        };
+        Box::pin(async move {
+            self.tidings.note_let_go();
+            self.query("give up a session", work).await?;
+            self.tidings.tell_freed();
+            Ok(())
+        })
+    }
+
+    fn let_go_but<'a>(&'a self, kept: &'a [SessionId]) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let own = self.node.number;
+        let work = move |line: deadpool_postgres::Client| async move {
+            let sql = "UPDATE log_end SET holder = NULL FROM session WHERE session.number = log_end.session
+                AND log_end.holder = $2 AND NOT (coalesce(session.root, session.id) = ANY ($1))";
+            let kept: Vec<&str> = kept.iter().map(SessionId::as_str).collect();
+            Ok(line.execute(sql, &[&kept, &own]).await?)
+        };
+        Box::pin(async move {
+            self.tidings.note_let_go();
+            let freed = self.query("give up sessions", work).await?;
+            if freed > 0 {
+                self.tidings.tell_freed();
+            }
+            Ok(freed)
+        })
+    }
+
+    fn unfinished<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<Unfinished, StoreError>> {
+        let work = move |line: deadpool_postgres::Client| async move {
+            let turns = read::open_turns_under(&line, root).await?;
+            let with_children = read::with_children_under(&line, root).await?;
+            Ok(Unfinished { turns, with_children })
+        };
+        Box::pin(self.query("read what a session has left open", work))
+    }
+
+    fn left_behind(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let work = move |line: deadpool_postgres::Client| async move {
+            let sql = format!(
+                "SELECT root FROM (
+                    SELECT DISTINCT coalesce(session.root, session.id) AS root FROM session
+                    JOIN log_end ON log_end.session = session.number
+                    WHERE (session.number IN (SELECT session FROM turn WHERE open) OR session.children IS NOT NULL)
+                        AND NOT {HAS_HOLDER}
+                ) AS left_behind ORDER BY random() LIMIT $1"
+            );
+            let rows = line.query(&sql, &[&limit]).await?;
+            let root = |row: &tokio_postgres::Row| row.get::<_, &str>(0).parse();
+            rows.iter().map(root).collect::<Result<_, _>>().map_err(|_| Fault::Refused("an id that is none".into()))
+        };
+        Box::pin(self.query("look for sessions that nobody has", work))
+    }
+
+    fn departures(&self) -> watch::Receiver<u64> {
+        self.tidings.departures()
+    }
+
+    fn follow<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<watch::Receiver<u64>, StoreError>> {
+        let work = move |line: deadpool_postgres::Client| async move {
+            let Some(number) = read::number_of(&line, id).await? else { return Ok(None) };
+            // Before the look: what comes between is not missed.
+            let followed = self.tidings.follow(number, 0);
+            self.tidings.follow(number, read::last_seq(&line, id).await?);
+            Ok(Some(followed))
+        };
+        Box::pin(async move {
+            let followed = self.query("follow a session", work).await?;
+            followed.ok_or_else(|| StoreError::NoSession(id.clone()))
+        })
+    }
+
+    fn keep_note<'a>(&'a self, kind: &'a str, id: &'a str, body: String) -> BoxFuture<'a, Result<(), StoreError>> {
+        let body = Arc::new(body);
+        let work = move |line: deadpool_postgres::Client| {
+            let body = Arc::clone(&body);
+            async move {
+                let sql = "INSERT INTO note (kind, id, body) VALUES ($1, $2, $3)
+                    ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body";
+                line.execute(sql, &[&kind, &id, &body.as_str()]).await?;
+                Ok(())
+            }
+        };
+        Box::pin(async move {
+            self.query("keep what all servers know", work).await?;
+            self.tidings.tell_changed();
+            Ok(())
+        })
+    }
+
+    fn forget_notes<'a>(&'a self, kind: &'a str, ids: Vec<String>) -> BoxFuture<'a, Result<(), StoreError>> {
+        let ids = Arc::new(ids);
+        let work = move |line: deadpool_postgres::Client| {
+            let ids = Arc::clone(&ids);
+            async move {
+                line.execute("DELETE FROM note WHERE kind = $1 AND id = ANY ($2)", &[&kind, &*ids]).await?;
+                Ok(())
+            }
+        };
+        Box::pin(async move {
+            self.query("forget what all servers know", work).await?;
+            self.tidings.tell_changed();
+            Ok(())
+        })
+    }
+
+    fn notes<'a>(&'a self, kind: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        let work = move |line: deadpool_postgres::Client| async move {
+            let rows = line.query("SELECT body FROM note WHERE kind = $1 ORDER BY id", &[&kind]).await?;
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        };
+        Box::pin(self.query("read what all servers know", work))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.tidings.changes()
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeView>, StoreError>> {
+        let own = self.node.number;
+        let work = move |line: deadpool_postgres::Client| async move {
+            let sql =
+                "SELECT number, name, url, version, is_over, is_draining, coalesce(awake, 0), coalesce(running, 0),
+                    labels FROM node LEFT JOIN node_beat ON node_beat.node = number ORDER BY number DESC LIMIT 200";
+            Ok(line.query(sql, &[]).await?.iter().map(|row| view_of(row, own)).collect())
+        };
+        Box::pin(self.query("list the servers", work))
+    }
+
+    fn tell_load(&self, load: Load) {
+        self.node.tell_load(load);
+    }
+
+    fn tell_presence(&self, presence: Presence) {
+        self.tidings.tell_presence(presence);
+    }
+
+    fn presence(&self) -> broadcast::Receiver<Presence> {
+        self.tidings.presence()
+    }
+
+    fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.draining.store(true, Ordering::Release);
+        let own = self.node.number;
+        let work = move |line: deadpool_postgres::Client| async move {
+            line.execute("UPDATE node SET is_draining = true WHERE number = $1", &[&own]).await?;
+            Ok(())
+        };
+        Box::pin(self.query("say that this server takes no sessions", work))
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+}
+
+fn view_of(row: &tokio_postgres::Row, own: i64) -> NodeView {
+    let (is_over, is_draining): (bool, bool) = (row.get(4), row.get(5));
+    let count = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or_default();
+    let number = row.get(0);
+    NodeView {
+        number,
+        name: row.get(1),
+        url: row.get(2),
+        version: row.get(3),
+        state: match (is_over, is_draining) {
+            (true, _) => NodeState::Over,
+            (false, true) => NodeState::Draining,
+            (false, false) => NodeState::Active,
+        },
+        is_self: number == own,
+        sessions: if is_over { 0 } else { count(6) },
+        running: if is_over { 0 } else { count(7) },
+        labels: row.get(8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn who_stands_still_is_silent_but_not_behind_a_gap_of_our_own() {
+        let begun = Instant::now();
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        let mut watched = Watched::default();
+        for tick in 0..=16 {
+            watched.note([(1, 5), (2, tick)].into_iter(), at(u64::try_from(tick).expect("small") * 250));
+        }
+        assert!(watched.is_silent(1, at(4_000)) && !watched.is_silent(2, at(4_000)));
+        watched.note([(1, 5)].into_iter(), at(6_000));
+        assert!(!watched.is_silent(1, at(6_000)), "two seconds in which nothing was seen");
+        for tick in 1..=16 {
+            watched.note([(1, 5)].into_iter(), at(6_000 + tick * 250));
+        }
+        assert!(watched.is_silent(1, at(10_000)));
+        assert!(!watched.is_silent(3, at(10_000)), "nobody knows it");
+    }
+}

@@ -1,0 +1,353 @@
+//! Servers over one PostgreSQL, and what can be done to them.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::relay::Relay;
+use super::wire::{Reply, Stream, Wanted};
+use crate::crash;
+use crate::support::model_server::{Answer, ModelServer, Script};
+use crate::support::postgres::Postgres;
+
+/// Longest wait for anything that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a node is given another port because its own was taken meanwhile.
+const PORTS: usize = 5;
+/// How long between two looks at something that is waited for.
+pub const LOOK: Duration = Duration::from_millis(20);
+/// Words of a long answer, and the time between them: 4 s.
+const LONG: (usize, Duration) = (400, Duration::from_millis(10));
+
+/// As for the crash runs, and `long`: words for seconds.
+fn script() -> Script {
+    let usual = crash::script();
+    let words: Vec<String> = (0..LONG.0).map(|n| format!("w{n} ")).collect();
+    Arc::new(move |request| {
+        let (said, called) = crash::last_prompt(request);
+        if called || !said.contains("long") {
+            return usual(request);
+        }
+        Answer::paced(&words.iter().map(String::as_str).collect::<Vec<_>>(), LONG.1)
+    })
+}
+
+/// One of the servers. Its number is its place in the cluster, over all its processes.
+struct Node {
+    port: AtomicU16,
+    child: Mutex<Option<Child>>,
+    /// Its way to the database.
+    relay: Relay,
+    data: PathBuf,
+}
+
+impl Node {
+    /// What its processes say on stderr.
+    fn said(&self) -> PathBuf {
+        self.data.with_extension("said")
+    }
+}
+
+/// A PostgreSQL, a model, and servers. All of it ends with this.
+pub struct Cluster {
+    nodes: Vec<Node>,
+    model: ModelServer,
+    postgres: Postgres,
+    work: PathBuf,
+    home: Mutex<TempDir>,
+}
+
+fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("bound").port()
+}
+
+impl Cluster {
+    /// Starts so many nodes, and waits until they know of each other. None: there is no PostgreSQL on this machine.
+    pub async fn start(count: usize) -> Option<Arc<Self>> {
+        let postgres = tokio::task::block_in_place(Postgres::start)?;
+        let home = tempfile::tempdir().expect("a directory");
+        let work = home.path().join("work");
+        std::fs::create_dir(&work).expect("a directory");
+        let mut nodes = Vec::new();
+        for number in 0..count {
+            nodes.push(Node {
+                port: AtomicU16::new(free_port()),
+                child: Mutex::new(None),
+                relay: Relay::start(postgres.port()).await,
+                data: home.path().join(format!("node-{number}")),
+            });
+        }
+        let model = ModelServer::start_on(0, script(), false).await;
+        let cluster = Arc::new(Self { nodes, model, postgres, work, home: Mutex::new(home) });
+        for number in 0..count {
+            cluster.restart(number).await;
+        }
+        for number in 0..count {
+            cluster.until_active(number, count).await;
+        }
+        Some(cluster)
+    }
+
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn port(&self, number: usize) -> u16 {
+        self.nodes[number].port.load(Ordering::Relaxed)
+    }
+
+    fn url(&self, number: usize) -> String {
+        format!("http://127.0.0.1:{}", self.port(number))
+    }
+
+    /// Where the sessions work.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// What it leaves on the disk.
+    pub fn home(&self) -> PathBuf {
+        self.home.lock().path().to_owned()
+    }
+
+    /// Leaves it there.
+    pub fn keep(&self) {
+        self.home.lock().disable_cleanup(true);
+    }
+
+    /// Starts a node that does not run, over the data directory that it had.
+    pub async fn restart(&self, number: usize) {
+        for _ in 0..PORTS {
+            let Err(said) = self.begin(number).await else { return };
+            assert!(said.contains("is in use; choose another"), "node {number} did not start: {said}");
+            self.nodes[number].port.store(free_port(), Ordering::Relaxed);
+        }
+        panic!("node {number} found no free port");
+    }
+
+    fn command(&self, number: usize) -> Command {
+        let node = &self.nodes[number];
+        // A run of hours wants a program that nobody builds anew meanwhile.
+        let built = std::env::var_os("SIMSE_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_simse").into());
+        let store = format!("postgres://simse@127.0.0.1:{}/postgres?sslmode=disable", node.relay.port);
+        let mut command = Command::new(built);
+        command.args(["serve", "--no-auth", "--model", "openai/m", "--log-level", "warn"]);
+        command.args(["--openai-base-url", &self.model.base_url(), "--store", &store]);
+        command.args(["--port", &self.port(number).to_string(), "--node-url", &self.url(number)]);
+        command.arg("--data-dir").arg(&node.data).arg("--cwd").arg(&self.work);
+        command.arg("--port-file").arg(node.data.with_extension("port"));
+        command.env("SIMSE_INTERRUPT_GRACE_MS", "300").env_remove("OPENAI_API_KEY").env_remove("PGPASSWORD");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    /// What it said, when it ended instead.
+    async fn begin(&self, number: usize) -> Result<(), String> {
+        let node = &self.nodes[number];
+        assert!(node.child.lock().is_none(), "node {number} runs");
+        let port_file = node.data.with_extension("port");
+        let _ = std::fs::remove_file(&port_file);
+        let said = std::fs::File::options().append(true).create(true).open(node.said()).expect("a file");
+        let mut child = self.command(number).stderr(said).spawn().expect("it starts");
+        let begun = Instant::now();
+        while std::fs::read_to_string(&port_file).map_or(true, |text| text.trim().is_empty()) {
+            if child.try_wait().expect("its status").is_some() {
+                return Err(self.said(number));
+            }
+            assert!(begun.elapsed() < PATIENCE, "node {number} does not listen: {}", self.said(number));
+            tokio::time::sleep(LOOK).await;
+        }
+        *node.child.lock() = Some(child);
+        Ok(())
+    }
+
+    /// All that a node has said.
+    pub fn said(&self, number: usize) -> String {
+        std::fs::read_to_string(self.nodes[number].said()).unwrap_or_default()
+    }
+
+    /// Whether its process is there.
+    pub fn runs(&self, number: usize) -> bool {
+        let mut child = self.nodes[number].child.lock();
+        child.as_mut().is_some_and(|child| child.try_wait().expect("its status").is_none())
+    }
+
+    fn signal(&self, number: usize, signal: Signal) {
+        let child = self.nodes[number].child.lock();
+        let id = child.as_ref().and_then(Child::id).and_then(|id| i32::try_from(id).ok());
+        let id = id.and_then(rustix::process::Pid::from_raw).unwrap_or_else(|| panic!("node {number} does not run"));
+        rustix::process::kill_process(id, signal).expect("it is ours");
+    }
+
+    /// SIGKILL.
+    pub async fn kill(&self, number: usize) {
+        let child = self.nodes[number].child.lock().take();
+        child.expect("it runs").kill().await.expect("killed");
+    }
+
+    /// SIGSTOP: it is there, and does nothing.
+    pub fn freeze(&self, number: usize) {
+        self.signal(number, Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self, number: usize) {
+        self.signal(number, Signal::CONT);
+    }
+
+    /// Cuts its way to the database.
+    pub fn cut(&self, number: usize) {
+        self.nodes[number].relay.cut();
+    }
+
+    pub fn mend(&self, number: usize) {
+        self.nodes[number].relay.mend();
+    }
+
+    /// Waits for the end of a node: its exit code.
+    pub async fn ended(&self, number: usize) -> Option<i32> {
+        let child = self.nodes[number].child.lock().take();
+        let mut child = child.expect("it runs");
+        let status = tokio::time::timeout(PATIENCE, child.wait()).await;
+        let status = status.unwrap_or_else(|_| panic!("node {number} does not end: {}", self.said(number)));
+        status.expect("its status").code()
+    }
+
+    /// SIGTERM, and its end.
+    pub async fn stop(&self, number: usize) -> Option<i32> {
+        self.signal(number, Signal::TERM);
+        self.ended(number).await
+    }
+
+    /// `stop`, `start` or `restart` of the database, as by a crash.
+    pub fn database(&self, word: &str) {
+        tokio::task::block_in_place(|| self.postgres.tell(word));
+    }
+
+    /// Asks one node until it answers. What is asked has no effect, or a key.
+    pub async fn ask(&self, number: usize, wanted: &Wanted) -> Reply {
+        let begun = Instant::now();
+        loop {
+            let reply = wanted.ask(self.port(number)).await;
+            if let Some(reply) = reply.clone().filter(Reply::is_decided) {
+                return reply;
+            }
+            assert!(begun.elapsed() < PATIENCE, "node {number}: {wanted:?}: {reply:?}: {}", self.said(number));
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    pub async fn get(&self, number: usize, path: &str) -> Reply {
+        self.ask(number, &Wanted::get(path)).await
+    }
+
+    /// Makes a session.
+    pub async fn create(&self, number: usize, session: &str) {
+        let rules = json!({ "defaultPolicy": "allow", "rules": [] });
+        let body = json!({ "sessionId": session, "toolPermissions": rules });
+        let made = self.ask(number, &Wanted::post("/sessions", body).keyed(&format!("make-{session}"))).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+
+    /// Prompts; the text is its key. The answer: the turn.
+    pub async fn prompt(&self, number: usize, session: &str, text: &str) -> String {
+        let path = format!("/sessions/{session}/prompt");
+        let wanted = Wanted::post(&path, json!({ "prompt": text })).keyed(&text.replace(' ', "-"));
+        let accepted = self.ask(number, &wanted).await;
+        assert!(accepted.is_ok(), "{accepted:?}");
+        accepted.text("turnId")
+    }
+
+    /// The record of a turn once it has ended.
+    pub async fn turn(&self, number: usize, session: &str, turn: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let record = self.get(number, &format!("/sessions/{session}/turns/{turn}")).await;
+            assert_eq!(record.status, 200, "{record:?}");
+            if record.value["endedAt"].is_u64() {
+                return record.value;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {record:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// A session's events behind number `after`, from one node.
+    pub async fn events(&self, number: usize, session: &str, after: u64) -> Stream {
+        let begun = Instant::now();
+        loop {
+            if let Some(stream) = Stream::open(self.port(number), (session, None), after).await {
+                return stream.patient(PATIENCE);
+            }
+            assert!(begun.elapsed() < PATIENCE, "node {number} does not stream");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The state of node `of`, as node `number` sees it: of its process that is not over, if there is one.
+    pub async fn state(&self, number: usize, of: usize) -> Option<String> {
+        let told = self.get(number, "/nodes").await;
+        let url = self.url(of);
+        let nodes = told.value["nodes"].as_array().unwrap_or_else(|| panic!("no list: {told:?}"));
+        let own = nodes.iter().filter(|node| node["url"] == url.as_str());
+        own.filter_map(|node| node["state"].as_str()).find(|state| *state != "over").map(str::to_owned)
+    }
+
+    /// Waits until node `number` sees so many active nodes.
+    pub async fn until_active(&self, number: usize, count: usize) {
+        let begun = Instant::now();
+        loop {
+            let told = self.get(number, "/nodes").await;
+            let nodes = told.value["nodes"].as_array().unwrap_or_else(|| panic!("no list: {told:?}"));
+            if nodes.iter().filter(|node| node["state"] == "active").count() == count {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "node {number} sees no {count} active nodes: {told:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until node `number` knows that node `of` is over.
+    pub async fn until_over(&self, number: usize, of: usize) {
+        let begun = Instant::now();
+        while self.state(number, of).await.is_some() {
+            assert!(begun.elapsed() < PATIENCE, "node {of} is not declared over");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// A session's log as one node has it. None: it does not answer now.
+    pub async fn try_log(&self, number: usize, (session, client): (&str, Option<&str>)) -> Option<Vec<String>> {
+        let (mut cursor, mut log) = ("0".to_owned(), Vec::new());
+        loop {
+            let path = format!("/sessions/{session}/history?events=true&limit=1000&cursor={cursor}");
+            let page = Wanted::get(&path).by(client).ask(self.port(number)).await.filter(Reply::is_decided)?;
+            assert_eq!(page.status, 200, "{page:?}");
+            log.extend(page.value["items"].as_array().expect("a list").iter().map(Value::to_string));
+            match page.value["nextCursor"].as_str() {
+                Some(next) => next.clone_into(&mut cursor),
+                None => return Some(log),
+            }
+        }
+    }
+
+    /// A session's log, which all nodes that run have alike.
+    pub async fn log(&self, session: &str) -> Vec<String> {
+        let mut logs = Vec::new();
+        for number in (0..self.count()).filter(|number| self.runs(*number)) {
+            let log = self.try_log(number, (session, None)).await;
+            logs.push(log.unwrap_or_else(|| panic!("node {number} does not answer")));
+        }
+        assert!(logs.windows(2).all(|two| two[0] == two[1]), "{session}: two nodes have two logs: {logs:#?}");
+        logs.pop().expect("a node runs")
+    }
+}

@@ -1,0 +1,149 @@
+//! A node that is killed, frozen, cut off from the database or told to end: its sessions go on at another one, and nothing that
+//! it does later counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::check::{INTERRUPTED, hold};
+use super::ledger::Session;
+use super::load::Common;
+use super::nodes::{Cluster, LOOK, PATIENCE};
+use super::wire::Stream;
+use super::worked;
+use crate::crash::now_ms;
+
+/// How soon a session is usable again whose node has gone.
+const TAKEN: Duration = Duration::from_secs(10);
+/// Pieces of a text after which a turn is in its midst.
+const MIDST: usize = 20;
+
+type Seen = BTreeMap<u64, String>;
+
+/// Takes in events up to the nth one of a kind, each once and in order.
+async fn seen_until(stream: &mut Stream, seen: &mut Seen, (kind, times): (&str, usize)) {
+    let kind = format!("\"type\":\"{kind}\"");
+    while seen.values().filter(|data| data.contains(&kind)).count() < times {
+        let (seq, data) = stream.next().await.expect("the stream goes on");
+        assert_eq!(seq, seen.len() as u64 + 1, "numbers follow without gaps");
+        seen.insert(seq, data);
+    }
+}
+
+fn interrupted(record: &Value) {
+    assert_eq!(record["status"], "failed", "{record}");
+    let why = record["error"]["message"].as_str().unwrap_or_default();
+    assert!(why.contains(INTERRUPTED), "{record}");
+}
+
+/// A session of the owner with these prompts, and what was seen of it.
+fn session<const N: usize>(prompts: [(&str, &String); N], seen: Seen) -> Session {
+    let prompts = prompts.map(|(token, turn)| (token.to_owned(), Some(turn.clone())));
+    Session { prompts: prompts.into(), seen, ..Session::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_session_of_a_killed_node_goes_on_at_another_one() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    cluster.create(0, "s").await;
+    let running = cluster.prompt(0, "s", "long t1").await;
+    let queued = cluster.prompt(1, "s", "quick t2").await;
+    let (mut live, mut seen) = (cluster.events(1, "s", 0).await, Seen::new());
+    seen_until(&mut live, &mut seen, ("stream.delta", MIDST)).await;
+    cluster.kill(0).await;
+    let killed = Instant::now();
+    let next = cluster.prompt(1, "s", "quick t3").await;
+    interrupted(&cluster.turn(1, "s", &running).await);
+    for turn in [&queued, &next] {
+        let record = cluster.turn(1, "s", turn).await;
+        assert_eq!(record["status"], "completed", "{record}");
+    }
+    assert!(killed.elapsed() < TAKEN, "it took {:?}", killed.elapsed());
+    assert_eq!(cluster.prompt(1, "s", "quick t2").await, queued, "the same key is the same turn");
+    // Who reads at the node that is left has never noticed.
+    seen_until(&mut live, &mut seen, ("session.completed", 2)).await;
+    cluster.restart(0).await;
+    cluster.until_active(0, 2).await;
+    let turns = [("t1", &running), ("t2", &queued), ("t3", &next)];
+    hold(&session(turns, seen), "s", &cluster.log("s").await);
+}
+
+/// Node 0 falls silent in the midst of a turn, is followed, and is heard again.
+async fn silent(falls: impl Fn(&Cluster), wakes: impl Fn(&Cluster)) {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    cluster.create(0, "s").await;
+    let running = cluster.prompt(0, "s", "long t1").await;
+    let queued = cluster.prompt(0, "s", "quick t2").await;
+    let (mut live, mut seen) = (cluster.events(0, "s", 0).await, Seen::new());
+    seen_until(&mut live, &mut seen, ("stream.delta", MIDST)).await;
+    falls(&cluster);
+    let silent = Instant::now();
+    cluster.until_over(1, 0).await;
+    interrupted(&cluster.turn(1, "s", &running).await);
+    let record = cluster.turn(1, "s", &queued).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    assert!(silent.elapsed() < TAKEN, "it took {:?}", silent.elapsed());
+    let taken = cluster.try_log(1, ("s", None)).await.expect("it answers");
+    wakes(&cluster);
+    let code = cluster.ended(0).await;
+    let said = cluster.said(0);
+    assert!(code == Some(1) && said.contains("taken over"), "{code:?}: {said}");
+    // What it has shown since is there, too.
+    while let Some((seq, data)) = live.next().await {
+        assert_eq!(seq, seen.len() as u64 + 1, "numbers follow without gaps");
+        seen.insert(seq, data);
+    }
+    assert_eq!(cluster.log("s").await, taken, "nothing of it came late");
+    let next = cluster.prompt(1, "s", "quick t3").await;
+    let record = cluster.turn(1, "s", &next).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    let turns = [("t1", &running), ("t2", &queued), ("t3", &next)];
+    hold(&session(turns, seen), "s", &cluster.log("s").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_wakes_late_writes_nothing_more_and_ends() {
+    silent(|cluster| cluster.freeze(0), |cluster| cluster.thaw(0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_cut_off_from_the_database_is_followed() {
+    silent(|cluster| cluster.cut(0), |cluster| cluster.mend(0)).await;
+}
+
+/// Waits until so many prompts more were accepted.
+async fn accepted(common: &Common, more: usize) {
+    let now = || common.told().get("prompts were accepted").copied().unwrap_or(0);
+    let (begun, before) = (Instant::now(), now());
+    while now() < before + more {
+        assert!(begun.elapsed() < PATIENCE, "too little is accepted: {:?}", common.told());
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_is_told_to_end_hands_over_and_loses_nothing() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    let common = Arc::new(Common::new(Arc::clone(&cluster), now_ms()));
+    let over = CancellationToken::new();
+    let working = {
+        let (common, over) = (Arc::clone(&common), over.clone());
+        tokio::spawn(async move { worked(&common, 4, &over).await })
+    };
+    for number in 0..2 {
+        accepted(&common, 40).await;
+        let code = cluster.stop(number).await;
+        assert_eq!(code, Some(0), "{}", cluster.said(number));
+        // The other one serves alone.
+        accepted(&common, 10).await;
+        cluster.restart(number).await;
+        cluster.until_active(number, 2).await;
+    }
+    over.cancel();
+    working.await.expect("the clients lost something");
+    let told = common.told();
+    assert_eq!(told.get("turns were interrupted"), None, "turns end before they are handed over: {told:?}");
+}
