@@ -79,7 +79,7 @@ pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
 pub use judged::{Judged, Namesakes};
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 use nodes::Ways;
-pub use nodes::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, Whereabouts};
+pub use nodes::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost};
 use offers::LocalModels;
 pub use pages::EventPage;
 pub use parse::parse_json;

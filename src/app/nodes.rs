@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::{App, Caller, EventReader};
+use crate::base::http::HttpError;
 use crate::protocol::{
     Access, ApiError, ClientId, Drained, NodeList, NodeState, NodeView, SessionId, TokenName, TokenRole,
 };
@@ -22,6 +23,13 @@ pub(super) use commands::Ways;
 pub const CALLER_HEADER: &str = "x-simse-caller";
 /// Where a node takes commands that came over a line of another one.
 pub const COMMAND_PATH: &str = "/-/command";
+
+/// How long the node that follows one that was lost is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// Pause between two looks at who has a session.
+pub const PAUSE: Duration = Duration::from_millis(200);
+/// Time between two looks whether the node that was asked is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Who calls, as one node tells another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +106,19 @@ impl App {
         self.sessions.whereabouts(id, takes).await
     }
 
+    /// Waits until another node than that one has a session, or nobody.
+    pub async fn is_lost(&self, session: &SessionId, holder: &Holder) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.whereabouts(session, false).await {
+                Ok(Whereabouts::At(now)) if now.number == holder.number => {}
+                Ok(_) => return,
+                // The database is away: nobody knows.
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Where a new session is made: here, unless this server takes none, or another one has much less to do.
     ///
     /// # Errors
@@ -154,4 +175,9 @@ impl App {
         }
         Ok(Drained { draining: true, left })
     }
+}
+
+/// What has become of a request to a node that is lost.
+pub fn lost(holder: &Holder) -> HttpError {
+    HttpError::Cut { host: holder.url.clone(), cause: "another server follows it".to_owned() }
 }

@@ -23,13 +23,11 @@ use crate::protocol::{
     Access, ApiError, Deleted, ErrorCode, MadeSessionToken, NewSessionToken, SessionId, SessionTokenId,
     SessionTokenList, SessionTokenRole, SessionTokenView, TokenName, TokenRole,
 };
-use crate::session::store_failure;
+use crate::session::{CHANGES_MISSED_MAX, store_failure};
 use crate::store::{Cluster, Store, StoreError};
 
 /// What they are among the texts that all servers of a store know.
 const NOTES: &str = "session token";
-/// Longest time in which a change that another server has told of is not known here.
-const CHANGES_MISSED_MAX: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Who shows such a token.
 #[derive(Debug, Clone)]

@@ -6,8 +6,6 @@
 //! What was sent to a node that was lost meanwhile is sent again to the one that follows it, where that cannot do it twice: what only
 //! reads, and what has a key. Of anything else its sender is told that it may have been done.
 
-use std::time::Duration;
-
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -22,7 +20,7 @@ use super::Shared;
 use super::answer::Failure;
 use super::call;
 use super::query::Query;
-use crate::app::{CALLER_HEADER, Caller, CallerPassed, Holder, Whereabouts};
+use crate::app::{CALLER_HEADER, Caller, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost};
 use crate::base::http::{HttpError, hand_on};
 use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
 
@@ -33,12 +31,6 @@ const HOPS: HeaderName = HeaderName::from_static("x-simse-hops");
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A request goes no further.
 const HOPS_MAX: u8 = 3;
-/// How long the node that follows one that was lost is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Pause between two looks at who has the session.
-const PAUSE: Duration = Duration::from_millis(200);
-/// Time between two looks whether the node that was asked is still there.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What a request is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +144,7 @@ impl<'a> Passing<'a> {
             let request = self.request(head, (&holder, hops), body.clone())?;
             let sent = tokio::select! {
                 sent = hand_on(request) => sent,
-                () = self.is_lost(&holder) => Err(cut(&holder)),
+                () = self.is_lost(&holder) => Err(lost(&holder)),
             };
             match sent {
                 Ok(answer) => return Ok(Some(answer.map(Body::new))),
@@ -175,17 +167,10 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// Waits until another node has the session, or nobody.
     async fn is_lost(&self, holder: &Holder) {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let About::Session(id) = &self.about else { continue };
-            match self.shared.app.whereabouts(id, false).await {
-                Ok(Whereabouts::At(now)) if now.number == holder.number => {}
-                Ok(_) => return,
-                // The database is away: nobody knows.
-                Err(_) => {}
-            }
+        match &self.about {
+            About::Session(id) => self.shared.app.is_lost(id, holder).await,
+            About::NewSession => std::future::pending().await,
         }
     }
 
@@ -230,10 +215,6 @@ pub(super) async fn take_command(shared: &Shared, caller: Caller, (head, body): 
         Ok(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
         Err(failure) => failure.into_response(),
     }
-}
-
-fn cut(holder: &Holder) -> HttpError {
-    HttpError::Cut { host: holder.url.clone(), cause: "another server follows it".to_owned() }
 }
 
 fn unavailable(message: String) -> ApiError {

@@ -18,7 +18,7 @@ use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub use self::company::Company;
+pub use self::company::{CHANGES_MISSED_MAX, Company};
 use super::manager::Manager;
 use super::store_failure;
 use crate::protocol::{ApiError, ErrorCode, SessionId};
@@ -252,17 +252,18 @@ impl Manager {
         };
         let taken = async {
             // Nobody else here is at it: if it is ours, it was taken before.
-            let is_free = matches!(cluster.look(root).await?, Held::Free { .. });
-            if !is_free && !self.is_unfinished(root) {
-                return Ok(());
-            }
-            // Before anything of it can be asked for here.
-            if is_free && !cluster.take(root).await? {
-                return Ok(());
-            }
-            if is_free {
-                self.shelf.tenure.taken.fetch_add(1, Ordering::Relaxed);
-                self.shelf.tenure.unfinished.lock().insert(root.clone());
+            match cluster.look(root).await? {
+                Held::Here { .. } if self.is_unfinished(root) => {}
+                // Before anything of it can be asked for here.
+                Held::Free { .. } if cluster.take(root).await? => {
+                    self.shelf.tenure.taken.fetch_add(1, Ordering::Relaxed);
+                    self.shelf.tenure.unfinished.lock().insert(root.clone());
+                }
+                // What was left open in it is somebody else's to deal with, or nobody's.
+                Held::Here { .. } | Held::Free { .. } | Held::Elsewhere(_) | Held::Nowhere => {
+                    self.shelf.tenure.unfinished.lock().remove(root);
+                    return Ok(());
+                }
             }
             let unfinished = cluster.unfinished(root).await?;
             TAKES.scope(root.clone(), self.recover_boxed(unfinished)).await?;

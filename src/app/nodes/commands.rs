@@ -12,19 +12,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, Whereabouts};
+use super::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost};
 use crate::app::{App, Caller, Command, Handled, Message, Outcome, Step, Submitted};
 use crate::base::http::{HttpError, Post, post};
 use crate::protocol::{ApiError, ErrorCode, SessionId};
 
-/// How long the node that follows one that was lost is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Pause between two looks at who has the session.
-const PAUSE: Duration = Duration::from_millis(200);
 /// Longest silence of a node that has a command.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// Time between two looks whether it is still there.
-const LOOK: Duration = Duration::from_secs(1);
 /// Longest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -156,18 +150,6 @@ impl App {
         }
     }
 
-    async fn is_lost(&self, session: &SessionId, holder: &Holder) {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            match self.whereabouts(session, false).await {
-                Ok(Whereabouts::At(now)) if now.number == holder.number => {}
-                Ok(_) => return,
-                // The database is away: nobody knows.
-                Err(_) => {}
-            }
-        }
-    }
-
     async fn ask_node(&self, holder: &Holder, caller: &Caller, raw: Bytes) -> Result<Handled, HttpError> {
         let passed = CallerPassed::of(caller, None).to_header();
         let request = Post {
@@ -207,8 +189,4 @@ impl App {
         let answered = Answered { outcome: Arc::unwrap_or_clone(outcome), replayed, accepted };
         serde_json::to_vec(&answered).map_err(|cause| ApiError::internal(cause.to_string()))
     }
-}
-
-fn lost(holder: &Holder) -> HttpError {
-    HttpError::Cut { host: holder.url.clone(), cause: "another server follows it".to_owned() }
 }
