@@ -72,7 +72,7 @@ pub async fn check(common: &Common, id: &str) {
     assert!(faults.is_empty(), "{id}: {}\n{}", faults.join("\n"), log.join("\n"));
     let interrupted = log.iter().filter(|event| event.contains("\"session.error\"")).count();
     let mut ledger = common.ledger.lock();
-    ledger.count("sessions were checked");
+    ledger.count(super::CHECKED);
     (0..interrupted).for_each(|_| ledger.count("turns were interrupted"));
 }
 

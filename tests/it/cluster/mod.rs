@@ -45,13 +45,18 @@ const NODES: u64 = 3;
 /// Clients that work side by side. Every other one has a name of its own.
 const CLIENTS: u64 = 6;
 
+/// What is counted at a session's end.
+pub const CHECKED: &str = "sessions were checked";
+/// How long a run goes on behind its time, without faults, until enough has happened: it depends on how fast the machine is.
+const LONGER: Duration = Duration::from_secs(90);
+
 /// What happens in every run, and how often at least. A run in which nothing happened shows nothing.
 const LEAST: [(&str, usize); 12] = [
     ("nodes were killed", 1),
     ("nodes were frozen", 1),
     ("the database was restarted", 1),
     ("sessions were made", 6),
-    ("sessions were checked", 6),
+    (CHECKED, 6),
     ("prompts were accepted", 50),
     ("prompts were sent twice at once", 3),
     ("prompts were sent again", 3),
@@ -64,6 +69,14 @@ const LEAST: [(&str, usize); 12] = [
 fn lacking(told: &BTreeMap<&'static str, usize>) -> Vec<&'static str> {
     let so_often = |what: &str| told.get(what).copied().unwrap_or(0);
     LEAST.iter().filter(|(what, least)| so_often(what) < *least).map(|(what, _)| *what).collect()
+}
+
+/// Waits until the clients have done enough, so far as that is not seen only behind their end.
+async fn enough(common: &Common) {
+    let begun = Instant::now();
+    while begun.elapsed() < LONGER && lacking(&common.told()).iter().any(|what| *what != CHECKED) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Lets clients work until `over`, and until everything that they have made is checked.
@@ -97,6 +110,7 @@ async fn run(cluster: Arc<Cluster>, seed: u64) {
         tokio::spawn(async move {
             let _ends = over.drop_guard();
             faults::happen(&common, Chance::new(seed), Instant::now() + seconds).await;
+            enough(&common).await;
         })
     };
     worked(&common, clients, &over).await;
