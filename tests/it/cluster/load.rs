@@ -59,7 +59,7 @@ impl Common {
         let begun = Instant::now();
         loop {
             let number = self.any();
-            let reply = wanted.ask(self.cluster.port(number)).await;
+            let reply = wanted.ask(self.cluster.at(number)).await;
             if let Some(reply) = reply.clone().filter(Reply::is_decided) {
                 return reply;
             }
@@ -73,7 +73,7 @@ impl Common {
     async fn ask_twice(&self, wanted: &Wanted, field: &str) -> Reply {
         let one = self.any();
         let two = (one + 1) % self.cluster.count();
-        let (first, second) = tokio::join!(wanted.ask(self.cluster.port(one)), wanted.ask(self.cluster.port(two)));
+        let (first, second) = tokio::join!(wanted.ask(self.cluster.at(one)), wanted.ask(self.cluster.at(two)));
         let last = self.ask(wanted).await;
         let all = [first, second].into_iter().flatten().filter(Reply::is_decided).chain([last.clone()]);
         let all: Vec<Reply> = all.collect();
@@ -102,8 +102,8 @@ async fn read(common: Arc<Common>, id: String, goal: watch::Receiver<u64>, mut c
     let client = common.ledger.lock().session(&id).client.clone();
     let mut next = 1;
     while next <= *goal.borrow() {
-        let port = common.cluster.port(common.any());
-        let Some(mut stream) = Stream::open(port, (&id, client.as_deref()), next - 1).await else {
+        let at = common.cluster.at(common.any());
+        let Some(mut stream) = Stream::open(at, (&id, client.as_deref()), next - 1).await else {
             tokio::time::sleep(LOOK).await;
             continue;
         };
@@ -111,7 +111,7 @@ async fn read(common: Arc<Common>, id: String, goal: watch::Receiver<u64>, mut c
         let mut left = 1 + chance.below(400);
         while left > 0 && next <= *goal.borrow() {
             let Some((seq, data)) = stream.next().await else { break };
-            assert_eq!(seq, next, "{id}: a stream of the node at port {port}: out of order, doubled, or with a gap");
+            assert_eq!(seq, next, "{id}: a stream of the node at {at}: out of order, doubled, or with a gap");
             common.ledger.lock().saw(&id, seq, data);
             (next, left) = (next + 1, left - 1);
         }

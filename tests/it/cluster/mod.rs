@@ -1,8 +1,8 @@
 //! Several servers over one PostgreSQL: any of them answers for any session, and one that is killed, frozen or cut off costs
 //! nothing but the turns that ran there, which say so.
 //!
-//! `nodes` starts the servers and does things to them, `relay` is the way to the database that can be cut, `wire` asks one of
-//! them. `together` and `taken` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
+//! `nodes` starts the servers and does things to them, `relay` is the way to the database that can be cut, `net` a whole network
+//! that can, `wire` asks one of them. `together`, `taken` and `apart` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
 //! at once while `faults` happen to these; what every client was told and saw is in the `ledger`, and `check` holds it against
 //! the log, as two nodes have it. A session is checked once it has had its prompts, so a long run needs no more memory.
 //!
@@ -17,10 +17,12 @@
 //! `SIMSE_CLUSTER_SEED` (a failure names it), `SIMSE_CLUSTER_NODES` and `SIMSE_CLUSTER_CLIENTS` change the rest. With
 //! `SIMSE_CLUSTER_KEEP=1` the data directories and what the nodes said stay where they are.
 
+mod apart;
 mod check;
 mod faults;
 mod ledger;
 mod load;
+mod net;
 mod nodes;
 mod relay;
 mod taken;

@@ -1,5 +1,7 @@
 //! Servers over one PostgreSQL, and what can be done to them.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,8 +14,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
+use super::net::{self, Net};
 use super::relay::Relay;
-use super::wire::{Reply, Stream, Wanted};
+use super::wire::{Reply, Stream, TOKEN, Wanted};
 use crate::crash;
 use crate::support::model_server::{Answer, ModelServer, Script};
 use crate::support::postgres::Postgres;
@@ -27,12 +30,15 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// Words of a long answer, and the time between them: 4 s.
 const LONG: (usize, Duration) = (400, Duration::from_millis(10));
 
-/// As for the crash runs, and `long`: words for seconds.
+/// As for the crash runs, and `long`: words for seconds, and `open`: words, and no end.
 fn script() -> Script {
     let usual = crash::script();
     let words: Vec<String> = (0..LONG.0).map(|n| format!("w{n} ")).collect();
     Arc::new(move |request| {
         let (said, called) = crash::last_prompt(request);
+        if said.contains("open") {
+            return Answer::silence_after(&["so ", "far "]);
+        }
         if called || !said.contains("long") {
             return usual(request);
         }
@@ -42,6 +48,7 @@ fn script() -> Script {
 
 /// One of the servers. Its number is its place in the cluster, over all its processes.
 struct Node {
+    host: IpAddr,
     port: AtomicU16,
     child: Mutex<Option<Child>>,
     /// Its way to the database.
@@ -56,57 +63,122 @@ impl Node {
     }
 }
 
-/// A PostgreSQL, a model, and servers. All of it ends with this.
+/// A PostgreSQL, a model, and servers. All of it ends with this, the servers first.
 pub struct Cluster {
     nodes: Vec<Node>,
     model: ModelServer,
-    postgres: Postgres,
+    /// The way to the model, where it is at another address than the nodes.
+    asking: Option<Relay>,
+    net: Option<Net>,
+    postgres: Arc<Postgres>,
+    database: &'static str,
     work: PathBuf,
     home: Mutex<TempDir>,
 }
+
+/// What a cluster is made of.
+struct Ground {
+    net: Option<Net>,
+    postgres: Arc<Postgres>,
+    database: &'static str,
+    /// Where its sessions work. None: in a directory of its own.
+    work: Option<PathBuf>,
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn free_port() -> u16 {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     free.local_addr().expect("bound").port()
 }
 
+fn port_of(model: &ModelServer) -> u16 {
+    let url = model.base_url();
+    let port = url.trim_end_matches("/v1").rsplit(':').next().and_then(|port| port.parse().ok());
+    port.unwrap_or_else(|| panic!("{url} names no port"))
+}
+
+/// Makes a data directory, with the token that all nodes have.
+fn furnish(data: &Path) {
+    std::fs::DirBuilder::new().mode(0o700).create(data).expect("a directory");
+    let mut options = std::fs::File::options();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(data.join("token")).expect("a file");
+    std::io::Write::write_all(&mut file, TOKEN.as_bytes()).expect("written");
+}
+
 impl Cluster {
     /// Starts so many nodes, and waits until they know of each other. None: there is no PostgreSQL on this machine.
     pub async fn start(count: usize) -> Option<Arc<Self>> {
-        let postgres = tokio::task::block_in_place(Postgres::start)?;
+        let postgres = Arc::new(tokio::task::block_in_place(Postgres::start)?);
+        Some(Self::begun(count, Ground { net: None, postgres, database: "postgres", work: None }).await)
+    }
+
+    /// The same, with a network between them. None: this machine does not allow that, either.
+    pub async fn apart(count: usize) -> Option<Arc<Self>> {
+        let net = Some(tokio::task::block_in_place(|| Net::start(count))?);
+        let postgres = Arc::new(tokio::task::block_in_place(Postgres::start)?);
+        Some(Self::begun(count, Ground { net, postgres, database: "postgres", work: None }).await)
+    }
+
+    /// Starts so many others over another database of the same PostgreSQL, whose sessions work at the same place.
+    pub async fn over(&self, database: &'static str, count: usize) -> Arc<Self> {
+        let (postgres, work) = (Arc::clone(&self.postgres), Some(self.work.clone()));
+        Self::begun(count, Ground { net: None, postgres, database, work }).await
+    }
+
+    async fn begun(count: usize, Ground { net, postgres, database, work }: Ground) -> Arc<Self> {
         let home = tempfile::tempdir().expect("a directory");
-        let work = home.path().join("work");
-        std::fs::create_dir(&work).expect("a directory");
+        let work = work.unwrap_or_else(|| {
+            let own = home.path().join("work");
+            std::fs::create_dir(&own).expect("a directory");
+            own
+        });
+        let here = net.as_ref().map_or(LOOPBACK, |net| net.host().into());
         let mut nodes = Vec::new();
         for number in 0..count {
+            let data = home.path().join(format!("node-{number}"));
+            furnish(&data);
             nodes.push(Node {
-                port: AtomicU16::new(free_port()),
+                host: net.as_ref().map_or(LOOPBACK, |net| net.node(number).into()),
+                port: AtomicU16::new(net.as_ref().map_or_else(free_port, |_| net::PORT)),
                 child: Mutex::new(None),
-                relay: Relay::start(postgres.port()).await,
-                data: home.path().join(format!("node-{number}")),
+                relay: Relay::start(here, postgres.port()).await,
+                data,
             });
         }
         let model = ModelServer::start_on(0, script(), false).await;
-        let cluster = Arc::new(Self { nodes, model, postgres, work, home: Mutex::new(home) });
+        let asking = match &net {
+            Some(_) => Some(Relay::start(here, port_of(&model)).await),
+            None => None,
+        };
+        let home = Mutex::new(home);
+        let cluster = Arc::new(Self { nodes, model, asking, net, postgres, database, work, home });
         for number in 0..count {
             cluster.restart(number).await;
         }
         for number in 0..count {
             cluster.until_active(number, count).await;
         }
-        Some(cluster)
+        cluster
     }
 
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    pub fn port(&self, number: usize) -> u16 {
-        self.nodes[number].port.load(Ordering::Relaxed)
+    /// Where a node listens.
+    pub fn at(&self, number: usize) -> SocketAddr {
+        let node = &self.nodes[number];
+        SocketAddr::new(node.host, node.port.load(Ordering::Relaxed))
     }
 
     fn url(&self, number: usize) -> String {
-        format!("http://127.0.0.1:{}", self.port(number))
+        format!("http://{}", self.at(number))
+    }
+
+    /// The PostgreSQL of all its databases.
+    pub fn postgres(&self) -> &Postgres {
+        &self.postgres
     }
 
     /// Where the sessions work.
@@ -138,11 +210,21 @@ impl Cluster {
         let node = &self.nodes[number];
         // A run of hours wants a program that nobody builds anew meanwhile.
         let built = std::env::var_os("SIMSE_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_simse").into());
-        let store = format!("postgres://simse@127.0.0.1:{}/postgres?sslmode=disable", node.relay.port);
-        let mut command = Command::new(built);
-        command.args(["serve", "--no-auth", "--model", "openai/m", "--log-level", "warn"]);
-        command.args(["--openai-base-url", &self.model.base_url(), "--store", &store]);
-        command.args(["--port", &self.port(number).to_string(), "--node-url", &self.url(number)]);
+        let store = format!("postgres://simse@{}/{}?sslmode=disable", node.relay.at, self.database);
+        let mut command = match &self.net {
+            Some(net) => {
+                // It becomes the program: signals reach that.
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &net.inside(number)]).arg(built);
+                command
+            }
+            None => Command::new(built),
+        };
+        command.args(["serve", "--model", "openai/m", "--log-level", "warn", "--allow-public"]);
+        let model = self.asking.as_ref().map(|relay| format!("http://{}/v1", relay.at));
+        command.args(["--openai-base-url", &model.unwrap_or_else(|| self.model.base_url()), "--store", &store]);
+        command.args(["--host", &node.host.to_string(), "--port", &self.at(number).port().to_string()]);
+        command.args(["--node-url", &self.url(number)]);
         command.arg("--data-dir").arg(&node.data).arg("--cwd").arg(&self.work);
         command.arg("--port-file").arg(node.data.with_extension("port"));
         command.env("SIMSE_INTERRUPT_GRACE_MS", "300").env_remove("OPENAI_API_KEY").env_remove("PGPASSWORD");
@@ -206,11 +288,35 @@ impl Cluster {
 
     /// Cuts its way to the database.
     pub fn cut(&self, number: usize) {
-        self.nodes[number].relay.cut();
+        let relay = &self.nodes[number].relay;
+        match &self.net {
+            Some(net) => net.cut(number, relay.at.port()),
+            None => relay.cut(),
+        }
     }
 
+    /// All ways of a node are whole again.
     pub fn mend(&self, number: usize) {
-        self.nodes[number].relay.mend();
+        match &self.net {
+            Some(net) => net.mend(number),
+            None => self.nodes[number].relay.mend(),
+        }
+    }
+
+    /// Cuts two nodes from one another, in silence.
+    pub fn part(&self, one: usize, two: usize) {
+        self.net.as_ref().expect("there is a network between them").part(one, two);
+    }
+
+    /// Makes its way to the database slow. False: that cannot be done here.
+    pub fn slow(&self, number: usize, delay: Duration) -> bool {
+        match &self.net {
+            Some(net) => net.slow(number, delay),
+            None => {
+                self.nodes[number].relay.slow(delay);
+                true
+            }
+        }
     }
 
     /// Waits for the end of a node: its exit code.
@@ -237,7 +343,7 @@ impl Cluster {
     pub async fn ask(&self, number: usize, wanted: &Wanted) -> Reply {
         let begun = Instant::now();
         loop {
-            let reply = wanted.ask(self.port(number)).await;
+            let reply = wanted.ask(self.at(number)).await;
             if let Some(reply) = reply.clone().filter(Reply::is_decided) {
                 return reply;
             }
@@ -285,7 +391,7 @@ impl Cluster {
     pub async fn events(&self, number: usize, session: &str, after: u64) -> Stream {
         let begun = Instant::now();
         loop {
-            if let Some(stream) = Stream::open(self.port(number), (session, None), after).await {
+            if let Some(stream) = Stream::open(self.at(number), (session, None), after).await {
                 return stream.patient(PATIENCE);
             }
             assert!(begun.elapsed() < PATIENCE, "node {number} does not stream");
@@ -330,7 +436,7 @@ impl Cluster {
         let (mut cursor, mut log) = ("0".to_owned(), Vec::new());
         loop {
             let path = format!("/sessions/{session}/history?events=true&limit=1000&cursor={cursor}");
-            let page = Wanted::get(&path).by(client).ask(self.port(number)).await.filter(Reply::is_decided)?;
+            let page = Wanted::get(&path).by(client).ask(self.at(number)).await.filter(Reply::is_decided)?;
             assert_eq!(page.status, 200, "{page:?}");
             log.extend(page.value["items"].as_array().expect("a list").iter().map(Value::to_string));
             match page.value["nextCursor"].as_str() {

@@ -19,12 +19,12 @@ use crate::crash::now_ms;
 /// How soon a session is usable again whose node has gone.
 const TAKEN: Duration = Duration::from_secs(10);
 /// Pieces of a text after which a turn is in its midst.
-const MIDST: usize = 20;
+pub(super) const MIDST: usize = 20;
 
-type Seen = BTreeMap<u64, String>;
+pub(super) type Seen = BTreeMap<u64, String>;
 
 /// Takes in events up to the nth one of a kind, each once and in order.
-async fn seen_until(stream: &mut Stream, seen: &mut Seen, (kind, times): (&str, usize)) {
+pub(super) async fn seen_until(stream: &mut Stream, seen: &mut Seen, (kind, times): (&str, usize)) {
     let kind = format!("\"type\":\"{kind}\"");
     while seen.values().filter(|data| data.contains(&kind)).count() < times {
         let (seq, data) = stream.next().await.expect("the stream goes on");
@@ -33,14 +33,14 @@ async fn seen_until(stream: &mut Stream, seen: &mut Seen, (kind, times): (&str, 
     }
 }
 
-fn interrupted(record: &Value) {
+pub(super) fn interrupted(record: &Value) {
     assert_eq!(record["status"], "failed", "{record}");
     let why = record["error"]["message"].as_str().unwrap_or_default();
     assert!(why.contains(INTERRUPTED), "{record}");
 }
 
 /// A session of the owner with these prompts, and what was seen of it.
-fn session<const N: usize>(prompts: [(&str, &String); N], seen: Seen) -> Session {
+pub(super) fn session<const N: usize>(prompts: [(&str, &String); N], seen: Seen) -> Session {
     let prompts = prompts.map(|(token, turn)| (token.to_owned(), Some(turn.clone())));
     Session { prompts: prompts.into(), seen, ..Session::default() }
 }
@@ -72,14 +72,13 @@ async fn the_session_of_a_killed_node_goes_on_at_another_one() {
 }
 
 /// Node 0 falls silent in the midst of a turn, is followed, and is heard again.
-async fn silent(falls: impl Fn(&Cluster), wakes: impl Fn(&Cluster)) {
-    let Some(cluster) = Cluster::start(2).await else { return };
+pub(super) async fn silent(cluster: &Cluster, falls: impl Fn(&Cluster), wakes: impl Fn(&Cluster)) {
     cluster.create(0, "s").await;
     let running = cluster.prompt(0, "s", "long t1").await;
     let queued = cluster.prompt(0, "s", "quick t2").await;
     let (mut live, mut seen) = (cluster.events(0, "s", 0).await, Seen::new());
     seen_until(&mut live, &mut seen, ("stream.delta", MIDST)).await;
-    falls(&cluster);
+    falls(cluster);
     let silent = Instant::now();
     cluster.until_over(1, 0).await;
     interrupted(&cluster.turn(1, "s", &running).await);
@@ -87,7 +86,7 @@ async fn silent(falls: impl Fn(&Cluster), wakes: impl Fn(&Cluster)) {
     assert_eq!(record["status"], "completed", "{record}");
     assert!(silent.elapsed() < TAKEN, "it took {:?}", silent.elapsed());
     let taken = cluster.try_log(1, ("s", None)).await.expect("it answers");
-    wakes(&cluster);
+    wakes(cluster);
     let code = cluster.ended(0).await;
     let said = cluster.said(0);
     assert!(code == Some(1) && said.contains("taken over"), "{code:?}: {said}");
@@ -106,12 +105,14 @@ async fn silent(falls: impl Fn(&Cluster), wakes: impl Fn(&Cluster)) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_wakes_late_writes_nothing_more_and_ends() {
-    silent(|cluster| cluster.freeze(0), |cluster| cluster.thaw(0)).await;
+    let Some(cluster) = Cluster::start(2).await else { return };
+    silent(&cluster, |cluster| cluster.freeze(0), |cluster| cluster.thaw(0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_cut_off_from_the_database_is_followed() {
-    silent(|cluster| cluster.cut(0), |cluster| cluster.mend(0)).await;
+    let Some(cluster) = Cluster::start(2).await else { return };
+    silent(&cluster, |cluster| cluster.cut(0), |cluster| cluster.mend(0)).await;
 }
 
 /// Waits until so many prompts more were accepted.

@@ -122,7 +122,7 @@ async fn nodes_know_of_each_other() {
     let told = [cluster.get(0, "/nodes").await, cluster.get(1, "/nodes").await];
     let nodes: Vec<&Vec<Value>> = told.iter().map(|told| told.value["nodes"].as_array().expect("a list")).collect();
     for (number, nodes) in nodes.iter().enumerate() {
-        let url = format!("http://127.0.0.1:{}", cluster.port(number));
+        let url = format!("http://{}", cluster.at(number));
         let own: Vec<&Value> = nodes.iter().filter(|node| node["isSelf"] == true).collect();
         assert!(own.len() == 1 && own[0]["url"] == url.as_str(), "{nodes:?}");
         for node in *nodes {

@@ -1,15 +1,23 @@
 //! Requests to a node that may go, freeze or come back at any moment. None as an answer: none came, or it broke off.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
+/// The owner's token, which all nodes have.
+pub const TOKEN: &str = "the-token-of-all-nodes";
 /// Longest wait for an answer of a node that may be frozen, and for the end of who held the session.
 const ANSWER: Duration = Duration::from_secs(8);
 /// A stream that says nothing for so long is read elsewhere.
 const SILENCE: Duration = Duration::from_secs(2);
+
+/// Whom a request is for, and who sends it.
+fn introduced(at: SocketAddr) -> String {
+    format!("host: {at}\r\nauthorization: Bearer {TOKEN}\r\n")
+}
 
 /// A request, for any node.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +28,8 @@ pub struct Wanted {
     /// With one it can be asked for again, everywhere.
     pub key: Option<String>,
     version: Option<u64>,
+    /// The newest event that its sender saw.
+    last_event: Option<u64>,
     body: Option<Value>,
 }
 
@@ -50,9 +60,13 @@ impl Wanted {
         Self { version: Some(version), ..self }
     }
 
-    fn text(&self, port: u16) -> String {
-        let mut head =
-            format!("{} {} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n", self.method, self.path);
+    /// Of a stream that was seen up to that event.
+    pub fn behind(self, seq: u64) -> Self {
+        Self { last_event: Some(seq), ..self }
+    }
+
+    fn text(&self, at: SocketAddr) -> String {
+        let mut head = format!("{} {} HTTP/1.1\r\n{}connection: close\r\n", self.method, self.path, introduced(at));
         if let Some(client) = &self.client {
             head += &format!("x-client-id: {client}\r\n");
         }
@@ -61,6 +75,9 @@ impl Wanted {
         }
         if let Some(version) = self.version {
             head += &format!("if-match: \"{version}\"\r\n");
+        }
+        if let Some(seq) = self.last_event {
+            head += &format!("last-event-id: {seq}\r\n");
         }
         match &self.body {
             Some(body) => {
@@ -72,15 +89,20 @@ impl Wanted {
     }
 
     /// Asks one node once.
-    pub async fn ask(&self, port: u16) -> Option<Reply> {
+    pub async fn ask(&self, at: SocketAddr) -> Option<Reply> {
+        self.ask_within(at, ANSWER).await
+    }
+
+    /// The same, and waits so long for an answer.
+    pub async fn ask_within(&self, at: SocketAddr, patience: Duration) -> Option<Reply> {
         let exchange = async {
-            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-            stream.write_all(self.text(port).as_bytes()).await.ok()?;
+            let mut stream = TcpStream::connect(at).await.ok()?;
+            stream.write_all(self.text(at).as_bytes()).await.ok()?;
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).await.ok()?;
             Reply::read(&answer)
         };
-        tokio::time::timeout(ANSWER, exchange).await.ok()?
+        tokio::time::timeout(patience, exchange).await.ok()?
     }
 }
 
@@ -153,13 +175,12 @@ pub struct Stream {
 
 impl Stream {
     /// What stands behind event `after`. None: the node is not there, or cannot now.
-    pub async fn open(port: u16, (session, client): (&str, Option<&str>), after: u64) -> Option<Self> {
+    pub async fn open(at: SocketAddr, (session, client): (&str, Option<&str>), after: u64) -> Option<Self> {
         let client = client.map(|client| format!("x-client-id: {client}\r\n")).unwrap_or_default();
-        let head = format!(
-            "GET /sessions/{session}/events HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n{client}last-event-id: {after}\r\n\r\n"
-        );
+        let head = format!("GET /sessions/{session}/events HTTP/1.1\r\n{}{client}", introduced(at));
+        let head = format!("{head}last-event-id: {after}\r\n\r\n");
         let opening = async {
-            let mut connection = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await.ok()?);
+            let mut connection = BufReader::new(TcpStream::connect(at).await.ok()?);
             connection.write_all(head.as_bytes()).await.ok()?;
             let mut lines = Vec::new();
             loop {
