@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::check::hold;
 use super::nodes::Cluster;
+use super::socket::Socket;
 use super::taken::{MIDST, Seen, seen_until, session, silent};
 use super::wire::Wanted;
 
@@ -33,10 +34,13 @@ async fn everybody(cluster: &Cluster) -> Vec<(u64, String)> {
     all
 }
 
-/// What a node says that does not reach the holder of a session.
-async fn refused(cluster: &Cluster, number: usize, wanted: Wanted) {
-    let begun = Instant::now();
-    let said = wanted.ask_within(cluster.at(number), REFUSED).await;
+/// What a node says that does not reach the holder of a session: to a request, or to a command over a socket.
+async fn refused((cluster, number): (&Cluster, usize), wanted: Wanted, is_command: bool) {
+    let (begun, at) = (Instant::now(), cluster.at(number));
+    let said = match is_command {
+        true => Socket::open(at, None).await.expect("it is there").ask_within(&wanted, REFUSED).await,
+        false => wanted.ask_within(at, REFUSED).await,
+    };
     let said = said.unwrap_or_else(|| panic!("node {number} has not answered {wanted:?} within {REFUSED:?}"));
     let took = begun.elapsed();
     assert_eq!(
@@ -65,9 +69,9 @@ async fn nodes_that_do_not_reach_one_another_keep_their_sessions() {
     cluster.part(0, 1);
     let here = cluster.prompt(0, "s", "quick t3").await;
     tokio::join!(
-        refused(&cluster, 1, prompt("s", "quick t4")),
-        refused(&cluster, 0, prompt("u", "quick u2")),
-        refused(&cluster, 1, Wanted::get("/sessions/s")),
+        refused((&cluster, 1), prompt("s", "quick t4"), false),
+        refused((&cluster, 0), prompt("u", "quick u2"), true),
+        refused((&cluster, 1), Wanted::get("/sessions/s"), false),
         // Who reads at the other one has never noticed.
         seen_until(&mut live, &mut seen, ("session.completed", 3)),
     );

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::forked::{Beginning, beginning};
 use super::ledger::Session;
 use super::load::{Common, PATIENCE};
 use super::nodes::LOOK;
@@ -21,6 +22,8 @@ pub const INTERRUPTED: &str = "interrupted by";
 struct Turn {
     prompts: Vec<String>,
     ends: Vec<String>,
+    /// It waited where a fork began, and goes no further.
+    is_left: bool,
 }
 
 /// Waits until a session has nothing left to do. The answer: the number of its last event.
@@ -63,14 +66,37 @@ async fn log_of_two(common: &Common, id: &str) -> Vec<String> {
     logs.into_iter().next().expect("there are two")
 }
 
+/// The log of a fork's parent, which may have been checked long ago.
+async fn log_of_parent(common: &Common, id: &str) -> Option<Vec<String>> {
+    let (parent, client) = {
+        let mut ledger = common.ledger.lock();
+        let session = ledger.session(id);
+        (session.fork.as_ref()?.parent.clone(), session.client.clone())
+    };
+    let begun = Instant::now();
+    loop {
+        let log = common.cluster.try_log(common.any(), (&parent, client.as_deref())).await;
+        if log.is_some() {
+            return log;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{parent}: no node has its log");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Checks a session that has nothing left to do, and forgets it.
 pub async fn check(common: &Common, id: &str) {
-    let log = log_of_two(common, id).await;
-    let session = common.ledger.lock().sessions.remove(id).expect("it is known");
+    let (log, parent) = (log_of_two(common, id).await, log_of_parent(common, id).await);
+    let mut session = common.ledger.lock().sessions.remove(id).expect("it is known");
+    if let (Some(fork), Some(log)) = (&mut session.fork, parent) {
+        fork.log = log.iter().map(|event| serde_json::from_str(event).expect("JSON")).collect();
+    }
     let marks = marks(&common.cluster.work().join(&session.directory));
     let faults = faults(&session, id, (&log, &marks));
     assert!(faults.is_empty(), "{id}: {}\n{}", faults.join("\n"), log.join("\n"));
-    let interrupted = log.iter().filter(|event| event.contains("\"session.error\"")).count();
+    // What a fork shares was counted where it came from.
+    let own = log.iter().rposition(|event| event.contains("\"session.forked\"")).map_or(0, |at| at + 1);
+    let interrupted = log[own..].iter().filter(|event| event.contains("\"session.error\"")).count();
     let mut ledger = common.ledger.lock();
     ledger.count(super::CHECKED);
     (0..interrupted).for_each(|_| ledger.count("turns were interrupted"));
@@ -115,17 +141,18 @@ fn faults(session: &Session, id: &str, (log, marks): (&[String], &BTreeMap<Strin
             faults.push(format!("event {seq} was seen, and is not in the log: {data}"));
         }
     }
-    turns(session, &events, &mut faults);
+    let beginning = beginning(session.fork.as_ref(), id, &events, &mut faults);
+    turns((session, beginning), &events, &mut faults);
     titles(session, &events, &mut faults);
-    commands(&events, marks, &mut faults);
+    commands(session, &events, (marks, &mut faults));
     faults
 }
 
 /// Each prompt that was acknowledged is one turn with one end, in the order in which they were sent.
-fn turns(session: &Session, events: &[Value], faults: &mut Vec<String>) {
+fn turns((session, beginning): (&Session, Beginning), events: &[Value], faults: &mut Vec<String>) {
     let mut turns: BTreeMap<&str, Turn> = BTreeMap::new();
     let mut tokens: Vec<(String, &str)> = Vec::new();
-    for event in events {
+    for (event, seq) in events.iter().zip(1..) {
         let Some(turn) = event["turnId"].as_str() else { continue };
         let kind = event["type"].as_str().expect("a type");
         let log = turns.entry(turn).or_default();
@@ -136,14 +163,19 @@ fn turns(session: &Session, events: &[Value], faults: &mut Vec<String>) {
             let said = event["payload"]["prompt"].as_str().expect("a text");
             let token = said.split(' ').nth(1).unwrap_or_default().to_owned();
             log.prompts.push(token.clone());
-            tokens.push((token, turn));
+            // Those before were promised to a client of the parent.
+            if seq > beginning.forked {
+                tokens.push((token, turn));
+            }
         }
         if ENDS.contains(&kind) {
             log.ends.push(kind.to_owned());
+            log.is_left = kind == "abort" && (beginning.at + 1..beginning.forked).contains(&seq);
         }
     }
     for (turn, log) in &turns {
-        if log.prompts.len() != 1 || log.ends.len() != 1 {
+        let begins = log.prompts.len() == 1 || log.is_left && log.prompts.is_empty();
+        if !begins || log.ends.len() != 1 {
             faults.push(format!("turn {turn} has not one beginning and one end: {log:?}"));
         }
     }
@@ -182,7 +214,7 @@ fn titles(session: &Session, events: &[Value], faults: &mut Vec<String>) {
 
 /// A command runs at most once, and has run when the log says so. The log knows of it, unless the node ended before it had
 /// written that down: then the turn was interrupted.
-fn commands(events: &[Value], marks: &BTreeMap<String, String>, faults: &mut Vec<String>) {
+fn commands(session: &Session, events: &[Value], (marks, faults): (&BTreeMap<String, String>, &mut Vec<String>)) {
     let calls = |kind: &str, token: &str| {
         let call = format!("call_{token}");
         events.iter().filter(|event| event["type"] == kind && event["payload"]["callId"] == call.as_str()).count()
@@ -194,7 +226,8 @@ fn commands(events: &[Value], marks: &BTreeMap<String, String>, faults: &mut Vec
             events.iter().any(|event| event["type"] == "session.error" && event["turnId"] == prompt["turnId"])
         })
     };
-    for (token, text) in marks {
+    // Its parent and its forks have left theirs there, too.
+    for (token, text) in marks.iter().filter(|(token, _)| token.ends_with(&session.ending)) {
         if !text.is_empty() && text != "x\n" {
             faults.push(format!("the command of {token} ran twice: {text:?}"));
         }
@@ -257,6 +290,8 @@ mod self_test {
             ("a turn failed by itself",       |_, log, _| log[4] = event(5, "session.error", json!({ "error": { "message": "why" } }))),
             ("t was promised turn",           |session, _, _| drop(session.prompts.insert("t".to_owned(), Some("v".to_owned())))),
             ("v was promised turn",           |session, _, _| drop(session.prompts.insert("v".to_owned(), Some("v".to_owned())))),
+            ("turn v has not one beginning",  |_, log, _| log.push(json!({ "seq": 6, "sessionId": "s", "turnId": "v", "type": "abort" }).to_string())),
+            ("it is to be None",              |_, log, _| log[0] = json!({ "seq": 1, "sessionId": "s", "type": "session.forked", "payload": { "sessionId": "s" } }).to_string()),
             ("nobody asked for turn u",       |session, _, _| session.prompts.clear()),
             ("the abort of u",                |session, _, _| { session.aborted.insert("u".to_owned()); }),
             ("c: acknowledged: false",        |session, _, _| { session.titles.insert("c".to_owned(), false); }),

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::load::Common;
-use super::nodes::Cluster;
+use super::nodes::{Cluster, LOOK, PATIENCE};
+use super::wire::Wanted;
 use crate::crash::Chance;
 
 /// The longest time between two faults, in milliseconds.
@@ -22,12 +25,14 @@ enum Fault {
     Moment,
     Cut,
     Stop,
+    Drain,
     Database,
 }
 
-const FAULTS: [Fault; 6] = [Fault::Kill, Fault::Freeze, Fault::Moment, Fault::Cut, Fault::Stop, Fault::Database];
+const FAULTS: [Fault; 7] =
+    [Fault::Kill, Fault::Freeze, Fault::Moment, Fault::Cut, Fault::Stop, Fault::Drain, Fault::Database];
 /// What happens in every run, however short it is.
-const ALWAYS: [Fault; 3] = [Fault::Kill, Fault::Freeze, Fault::Database];
+const ALWAYS: [Fault; 4] = [Fault::Kill, Fault::Freeze, Fault::Drain, Fault::Database];
 
 /// Lets one fault after another happen, until it is time and each of those that always do has.
 pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
@@ -60,10 +65,10 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
                 cluster.cut(number);
                 silent(cluster, number, other).await;
             }
-            Fault::Stop => {
-                let code = cluster.stop(number).await;
-                assert_eq!(code, Some(0), "node {number}: {}", cluster.said(number));
-                cluster.restart(number).await;
+            Fault::Stop => stopped(cluster, number).await,
+            Fault::Drain => {
+                drained(cluster, number).await;
+                stopped(cluster, number).await;
             }
             Fault::Database => cluster.database("restart"),
         }
@@ -74,6 +79,7 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
             Fault::Moment => "nodes were frozen for a moment",
             Fault::Cut => "nodes were cut off",
             Fault::Stop => "nodes were stopped",
+            Fault::Drain => "nodes were drained",
             Fault::Database => "the database was restarted",
         });
     }
@@ -83,6 +89,26 @@ async fn killed(cluster: &Cluster, number: usize, chance: &mut Chance) {
     cluster.kill(number).await;
     tokio::time::sleep(Duration::from_millis(chance.below(AWAY_MS))).await;
     cluster.restart(number).await;
+}
+
+async fn stopped(cluster: &Cluster, number: usize) {
+    let code = cluster.stop(number).await;
+    assert_eq!(code, Some(0), "node {number}: {}", cluster.said(number));
+    cluster.restart(number).await;
+}
+
+/// A node hands over all that it has, and takes nothing more; it goes on answering.
+async fn drained(cluster: &Cluster, number: usize) {
+    let begun = Instant::now();
+    loop {
+        let said = cluster.ask(number, &Wanted::post("/drain", json!({}))).await;
+        assert!(said.is_ok() && said.value["draining"] == true, "node {number}: {said:?}");
+        if said.number("left") == 0 {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "node {number} keeps sessions: {said:?}");
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// A node has fallen silent. It is declared over; when it is heard again it ends, and another process takes its place.

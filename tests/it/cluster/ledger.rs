@@ -2,13 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::forked::Fork;
+
 /// A session, as its client knows it.
 #[derive(Debug, Default)]
 pub struct Session {
     /// The name of its client. None: the owner.
     pub client: Option<String>,
-    /// Where it works.
+    /// Where it works. A fork works where its parent does.
     pub directory: String,
+    /// Ends its tokens: so it is known whose commands ran there.
+    pub ending: String,
+    /// What it is a fork of.
+    pub fork: Option<Fork>,
     /// By the tokens of prompts, which sort as they were sent: the turns that were promised.
     pub prompts: BTreeMap<String, Option<String>>,
     /// Titles, and whether they were acknowledged or refused.
@@ -25,6 +31,8 @@ pub struct Session {
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub sessions: BTreeMap<String, Session>,
+    /// All that were ever made, with their clients.
+    pub made: BTreeSet<(Option<String>, String)>,
     next: u64,
     /// How often something happened.
     pub told: BTreeMap<&'static str, usize>,
@@ -39,6 +47,22 @@ impl Ledger {
     pub fn name(&mut self, kind: &str) -> String {
         self.next += 1;
         format!("{kind}{:08}", self.next)
+    }
+
+    /// A session that was made.
+    pub fn enter(&mut self, id: &str, mut session: Session) {
+        session.ending = self.name("x");
+        assert!(self.made.insert((session.client.clone(), id.to_owned())), "{id}: two sessions have one id");
+        self.sessions.insert(id.to_owned(), session);
+    }
+
+    /// The token of a new prompt of a session.
+    pub fn token(&mut self, id: &str) -> String {
+        let token = self.name("t");
+        let session = self.session(id);
+        let token = format!("{token}{}", session.ending);
+        session.prompts.insert(token.clone(), None);
+        token
     }
 
     pub fn session(&mut self, id: &str) -> &mut Session {

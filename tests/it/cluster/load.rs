@@ -1,7 +1,7 @@
 //! The clients: each owns a few sessions, asks any node for the next thing, and asks another one under the same key when none
 //! answers. Each session has readers, who go from node to node behind the last event that they saw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,23 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::check;
+use super::forked::Fork;
 use super::ledger::{Ledger, Session};
 use super::nodes::{Cluster, LOOK};
+use super::socket::Socket;
 use super::wire::{Reply, Stream, Wanted};
 use crate::crash::Chance;
 
 /// Longest wait until some node does what is asked, over all faults.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Sessions that a client works with at a time.
+/// Sessions that a client works with at a time; forks come beside them.
 const SESSIONS: usize = 2;
-/// A session with so many prompts is checked, and another one made.
-const PROMPTS: usize = 16;
+/// With so many it makes no more forks.
+const SESSIONS_MAX: usize = 4;
+/// A session with so many prompts is checked, and another one made; and a fork.
+const PROMPTS: [usize; 2] = [16, 5];
+/// One command of so many goes over a socket.
+const SOCKETS: u64 = 3;
 /// Who follows a session.
 const READERS: usize = 2;
 /// The longest pause of a client between two things, in milliseconds.
@@ -33,11 +39,14 @@ pub struct Common {
     pub cluster: Arc<Cluster>,
     pub ledger: Mutex<Ledger>,
     chance: Mutex<Chance>,
+    /// Sockets that are open, by node and client. They stay so until they break.
+    sockets: Mutex<HashMap<(usize, Option<String>), Arc<Socket>>>,
 }
 
 impl Common {
     pub fn new(cluster: Arc<Cluster>, seed: u64) -> Self {
-        Self { cluster, ledger: Mutex::default(), chance: Mutex::new(Chance::new(seed)) }
+        let (ledger, sockets) = (Mutex::default(), Mutex::default());
+        Self { cluster, ledger, chance: Mutex::new(Chance::new(seed)), sockets }
     }
 
     /// How often something happened so far.
@@ -54,12 +63,41 @@ impl Common {
         usize::try_from(self.chance.lock().below(self.cluster.count() as u64)).expect("few")
     }
 
+    /// Asks one node once, through one of its two doors: the same key is the same command at both.
+    async fn ask_at(&self, number: usize, wanted: &Wanted) -> Option<Reply> {
+        if wanted.command().is_none() || !self.chance.lock().once_in(SOCKETS) {
+            return wanted.ask(self.cluster.at(number)).await;
+        }
+        let place = (number, wanted.client().map(str::to_owned));
+        let open = self.sockets.lock().get(&place).cloned();
+        let socket = match open {
+            Some(open) => open,
+            None => {
+                let socket = Arc::new(Socket::open(self.cluster.at(number), wanted.client()).await?);
+                self.sockets.lock().insert(place.clone(), Arc::clone(&socket));
+                socket
+            }
+        };
+        let reply = socket.ask(wanted).await;
+        match &reply {
+            Some(_) => self.count("commands were answered over sockets"),
+            None => {
+                // Unless another one is there by now.
+                let mut sockets = self.sockets.lock();
+                if sockets.get(&place).is_some_and(|now| Arc::ptr_eq(now, &socket)) {
+                    sockets.remove(&place);
+                }
+            }
+        }
+        reply
+    }
+
     /// Asks one node after the other until one has decided. What is asked has no effect, or a key.
     pub async fn ask(&self, wanted: &Wanted) -> Reply {
         let begun = Instant::now();
         loop {
             let number = self.any();
-            let reply = wanted.ask(self.cluster.at(number)).await;
+            let reply = self.ask_at(number, wanted).await;
             if let Some(reply) = reply.clone().filter(Reply::is_decided) {
                 return reply;
             }
@@ -73,7 +111,7 @@ impl Common {
     async fn ask_twice(&self, wanted: &Wanted, field: &str) -> Reply {
         let one = self.any();
         let two = (one + 1) % self.cluster.count();
-        let (first, second) = tokio::join!(wanted.ask(self.cluster.at(one)), wanted.ask(self.cluster.at(two)));
+        let (first, second) = tokio::join!(self.ask_at(one, wanted), self.ask_at(two, wanted));
         let last = self.ask(wanted).await;
         let all = [first, second].into_iter().flatten().filter(Reply::is_decided).chain([last.clone()]);
         let all: Vec<Reply> = all.collect();
@@ -81,6 +119,27 @@ impl Common {
         assert!(all.iter().filter(|reply| !reply.replayed).count() <= 1, "it was done twice: {}", told());
         assert!(all.iter().all(|reply| reply.value[field] == last.value[field]), "{}", told());
         last
+    }
+
+    /// Holds the list of a client's sessions against those that it made: each is there once, and no other one is.
+    pub async fn counted(&self, client: Option<&str>) {
+        let (mut there, mut cursor) = (BTreeSet::new(), String::new());
+        loop {
+            let page = self.ask(&Wanted::get(&format!("/sessions?limit=200{cursor}")).by(client)).await;
+            assert_eq!(page.status, 200, "{page:?}");
+            for view in page.value["items"].as_array().expect("a list") {
+                let id = view["sessionId"].as_str().expect("an id").to_owned();
+                assert!(there.insert(id), "it is listed twice: {view}");
+            }
+            match page.value["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        let made = self.ledger.lock().made.clone().into_iter();
+        let made: BTreeSet<String> = made.filter(|(whose, _)| whose.as_deref() == client).map(|(_, id)| id).collect();
+        let strange: Vec<&String> = made.symmetric_difference(&there).collect();
+        assert!(strange.is_empty(), "{client:?}: they were made twice, or are gone: {strange:?}");
     }
 }
 
@@ -124,6 +183,7 @@ struct Own {
     readers: Vec<Reader>,
     /// Prompts that were answered: token, request, turn.
     asked: Vec<(String, Wanted, String)>,
+    is_fork: bool,
 }
 
 struct Client {
@@ -154,6 +214,9 @@ pub async fn client(number: u64, common: Arc<Common>, over: CancellationToken) {
     while let Some(checked) = client.retiring.join_next().await {
         checked.expect("a check found something wrong");
     }
+    if let Some(name) = &client.name {
+        client.common.counted(Some(name)).await;
+    }
 }
 
 impl Client {
@@ -173,12 +236,13 @@ impl Client {
         if self.own.len() < SESSIONS {
             return self.create().await;
         }
-        let at = usize::try_from(self.chance.below(SESSIONS as u64)).expect("few");
-        if self.own[at].asked.len() >= PROMPTS {
+        let at = usize::try_from(self.chance.below(self.own.len() as u64)).expect("few");
+        if self.own[at].asked.len() >= PROMPTS[usize::from(self.own[at].is_fork)] {
             let own = self.own.swap_remove(at);
             return self.retire(own);
         }
-        match self.chance.below(16) {
+        match self.chance.below(18) {
+            16 | 17 => self.fork(at).await,
             0 | 1 => self.abort(at).await,
             2 | 3 => self.configure(at).await,
             4 => {
@@ -207,20 +271,52 @@ impl Client {
         };
         assert!(made.is_ok(), "{wanted:?}: {made:?}");
         let id = made.text("sessionId");
-        let session = Session { client: self.name.clone(), directory, ..Session::default() };
-        let before = self.common.ledger.lock().sessions.insert(id.clone(), session);
-        assert!(before.is_none(), "{id}: two sessions have one id");
+        self.own(id, Session { client: self.name.clone(), directory, ..Session::default() });
         self.common.count("sessions were made");
+    }
+
+    /// From now on a session is one of its own.
+    fn own(&mut self, id: String, session: Session) {
+        let is_fork = session.fork.is_some();
+        self.common.ledger.lock().enter(&id, session);
         let readers = (0..READERS).map(|_| Reader::start(&self.common, &id, Chance::new(self.chance.next())));
         let readers = readers.collect();
-        self.own.push(Own { id, readers, asked: Vec::new() });
+        self.own.push(Own { id, readers, asked: Vec::new(), is_fork });
+    }
+
+    /// A session that goes on from an event of another one: any that was seen, or the newest.
+    async fn fork(&mut self, at: usize) {
+        if self.own.len() >= SESSIONS_MAX {
+            return;
+        }
+        let parent = self.own[at].id.clone();
+        let (newest, directory, title) = {
+            let mut ledger = self.common.ledger.lock();
+            (ledger.newest(&parent), ledger.session(&parent).directory.clone(), ledger.name("f"))
+        };
+        let mut body = json!({ "title": title });
+        let shared = (newest > 0 && self.chance.once_in(2)).then(|| 1 + self.chance.below(newest));
+        if let Some(shared) = shared {
+            body["at"] = shared.into();
+        }
+        if self.chance.once_in(2) {
+            body["newSessionId"] = title.into();
+        }
+        let wanted = self.by(Wanted::post(&format!("/sessions/{parent}/fork"), body)).keyed(&self.key());
+        let made = match self.chance.once_in(3) {
+            true => self.common.ask_twice(&wanted, "sessionId").await,
+            false => self.common.ask(&wanted).await,
+        };
+        assert!(made.is_ok(), "{wanted:?}: {made:?}");
+        let fork = Some(Fork { parent, at: shared, newest, log: Vec::new() });
+        self.own(made.text("sessionId"), Session { client: self.name.clone(), directory, fork, ..Session::default() });
+        self.common.count("sessions were forked");
     }
 
     async fn prompt(&mut self, at: usize) {
         let id = self.own[at].id.clone();
         let what = *self.chance.pick(&["quick", "quick", "slow", "slow", "run", "write"]);
-        let token = self.common.ledger.lock().name("t");
-        self.common.ledger.lock().session(&id).prompts.insert(token.clone(), None);
+        let token = self.common.ledger.lock().token(&id);
         let body = json!({ "prompt": format!("{what} {token}"), "mode": "queue" });
         let wanted = self.by(Wanted::post(&format!("/sessions/{id}/prompt"), body)).keyed(&self.key());
         let accepted = if self.chance.once_in(4) {
@@ -273,8 +369,8 @@ impl Client {
             self.common.ledger.lock().session(&id).aborted.insert(said.text("turnId"));
             self.common.count("turns were aborted");
         } else {
-            // Too late, or who did it ended before it said so.
-            assert_eq!(said.status, 409, "{wanted:?}: {said:?}");
+            // Too late; or who did it ended before it said so.
+            assert!(said.status == 409 || said.is_cut(), "{wanted:?}: {said:?}");
         }
     }
 

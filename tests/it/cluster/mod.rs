@@ -3,8 +3,8 @@
 //!
 //! `nodes` starts the servers and does things to them, `relay` is the way to the database that can be cut, `net` a whole network
 //! that can, `wire` asks one of them. `together`, `taken`, `apart` and `restored` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
-//! at once while `faults` happen to these; what every client was told and saw is in the `ledger`, and `check` holds it against
-//! the log, as two nodes have it. A session is checked once it has had its prompts, so a long run needs no more memory.
+//! at once, over HTTP and over a `socket`, while `faults` happen to these; what every client was told and saw is in the `ledger`, and
+//! `check` (for forks with `forked`) holds it against the log, as two nodes have it. A session is checked once it has had its prompts, so a long run needs no more memory.
 //!
 //! By hand, for an hour, with a program that nobody builds anew meanwhile:
 //!
@@ -20,12 +20,14 @@
 mod apart;
 mod check;
 mod faults;
+mod forked;
 mod ledger;
 mod load;
 mod net;
 mod nodes;
 mod relay;
 mod restored;
+mod socket;
 mod taken;
 mod together;
 mod wire;
@@ -54,11 +56,14 @@ pub const CHECKED: &str = "sessions were checked";
 const LONGER: Duration = Duration::from_secs(90);
 
 /// What happens in every run, and how often at least. A run in which nothing happened shows nothing.
-const LEAST: [(&str, usize); 12] = [
+const LEAST: [(&str, usize); 15] = [
     ("nodes were killed", 1),
     ("nodes were frozen", 1),
+    ("nodes were drained", 1),
     ("the database was restarted", 1),
     ("sessions were made", 6),
+    ("sessions were forked", 3),
+    ("commands were answered over sockets", 20),
     (CHECKED, 6),
     ("prompts were accepted", 50),
     ("prompts were sent twice at once", 3),
@@ -91,6 +96,8 @@ async fn worked(common: &Arc<Common>, clients: u64, over: &CancellationToken) {
     while let Some(ended) = running.join_next().await {
         ended.expect("a client found something wrong");
     }
+    // Those without a name share their sessions.
+    common.counted(None).await;
 }
 
 /// Says now and then how far a run is.

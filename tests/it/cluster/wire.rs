@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 /// The owner's token, which all nodes have.
 pub const TOKEN: &str = "the-token-of-all-nodes";
 /// Longest wait for an answer of a node that may be frozen, and for the end of who held the session.
-const ANSWER: Duration = Duration::from_secs(8);
+pub const ANSWER: Duration = Duration::from_secs(8);
 /// A stream that says nothing for so long is read elsewhere.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Whom a request is for, and who sends it.
-fn introduced(at: SocketAddr) -> String {
+pub fn introduced(at: SocketAddr) -> String {
     format!("host: {at}\r\nauthorization: Bearer {TOKEN}\r\n")
 }
 
@@ -63,6 +63,32 @@ impl Wanted {
     /// Of a stream that was seen up to that event.
     pub fn behind(self, seq: u64) -> Self {
         Self { last_event: Some(seq), ..self }
+    }
+
+    /// By whom.
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
+    /// The same as a command for a socket, without an id. None: there is no such command, or it cannot be asked for again.
+    pub fn command(&self) -> Option<Value> {
+        let pieces: Vec<&str> = self.path.split('/').skip(1).collect();
+        let (kind, session) = match (self.method, &pieces[..]) {
+            ("POST", ["sessions"]) => ("create_session", None),
+            ("POST", ["sessions", id, kind @ ("prompt" | "abort" | "fork")]) => (*kind, Some(*id)),
+            ("PATCH", ["sessions", id]) => ("configure", Some(*id)),
+            _ => return None,
+        };
+        let mut message = self.body.clone()?;
+        message["type"] = kind.into();
+        message["idempotencyKey"] = self.key.as_deref()?.into();
+        if let Some(session) = session {
+            message["sessionId"] = session.into();
+        }
+        if let Some(version) = self.version {
+            message["ifSessionVersion"] = version.into();
+        }
+        Some(message)
     }
 
     fn text(&self, at: SocketAddr) -> String {
@@ -138,6 +164,11 @@ impl Reply {
     /// Whether nothing is to be gained by asking again.
     pub fn is_decided(&self) -> bool {
         !matches!(self.status, 429 | 502..=504)
+    }
+
+    /// It is not known whether it was done, and it never will be done: who did it was lost.
+    pub fn is_cut(&self) -> bool {
+        self.value["error"]["details"]["reason"] == "interrupted by restart"
     }
 
     /// A field that is a text.
