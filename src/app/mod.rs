@@ -79,7 +79,10 @@ pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
 pub use judged::{Judged, Namesakes};
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 use nodes::Ways;
-pub use nodes::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost};
+pub use nodes::{
+    Answers, BETWEEN_NODES, COMMAND_PATH, CallerPassed, HOPS, Holder, NodeKey, PATIENCE, PAUSE, Whereabouts, lost,
+    not_its_own,
+};
 use offers::LocalModels;
 pub use pages::EventPage;
 pub use parse::parse_json;
@@ -184,7 +187,7 @@ pub struct App {
     /// Rids the record of changes of sessions that are gone. Ends with the application.
     _tidying: Option<AbortOnDropHandle<()>>,
     /// What it does for the other servers of the store. Ends with the application.
-    _company: [Option<AbortOnDropHandle<()>>; 2],
+    _company: [Option<AbortOnDropHandle<()>>; 3],
 }
 
 impl std::fmt::Debug for App {
@@ -246,7 +249,7 @@ impl App {
         let disowns = |recording: &Arc<_>| tokio::spawn(disown_all(Arc::clone(&store), Arc::clone(recording)));
         let tidying = wardrobe.recording().map(disowns).map(AbortOnDropHandle::new);
         let session_tokens = SessionTokens::open(data_directory.clone(), &store).await;
-        let company = [sessions.keep_company(), session_tokens.follow()];
+        let company = [sessions.keep_company(), session_tokens.follow(), commands.keep_company()];
         Ok(Arc::new(Self {
             settings: RwLock::new(Arc::new(settings)),
             own_models: extras.models,

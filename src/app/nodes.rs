@@ -1,6 +1,7 @@
 //! Several servers over one store: where what is asked of a session is done, who is there, and how one of them goes.
 
 mod commands;
+mod signed;
 
 use std::time::Duration;
 
@@ -14,13 +15,12 @@ use crate::protocol::{
     Access, ApiError, ClientId, Drained, NodeList, NodeState, NodeView, SessionId, TokenName, TokenRole,
 };
 pub use crate::session::Whereabouts;
-use crate::session::store_failure;
+use crate::session::{is_nobodys, store_failure};
 pub use crate::store::Holder;
 
 pub(super) use commands::Ways;
+pub use signed::{Answers, BETWEEN_NODES, HOPS, NodeKey};
 
-/// Who calls, in the head of a request from one node to another.
-pub const CALLER_HEADER: &str = "x-simse-caller";
 /// Where a node takes commands that came over a line of another one.
 pub const COMMAND_PATH: &str = "/-/command";
 
@@ -68,9 +68,9 @@ impl CallerPassed {
 }
 
 impl App {
-    /// What the servers of the store know and nobody else. None: this one has it alone.
-    pub fn node_secret(&self) -> Option<String> {
-        self.store.cluster().map(|cluster| cluster.secret().to_owned())
+    /// By what the servers of the store know one another. None: this one has it alone.
+    pub fn node_key(&self) -> Option<NodeKey> {
+        self.store.cluster().map(|cluster| NodeKey::of(&*cluster))
     }
 
     /// Waits until another server was put in this one's place. It writes nothing more then, and is of no use.
@@ -85,9 +85,12 @@ impl App {
     pub async fn events(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
         let streams_max = self.settings().limits.streams_per_session_max;
         caller.reaches(id)?;
-        let reader = match self.sessions.whereabouts(id, true).await? {
-            Whereabouts::Here => self.live(caller, id).await?.read(after, streams_max)?,
-            Whereabouts::At(_) => self.sessions.read_log(caller.client.as_ref(), id, (after, streams_max)).await?,
+        let reader = match self.sessions.whereabouts(id, true).await {
+            Ok(Whereabouts::Here) => self.live(caller, id).await?.read(after, streams_max)?,
+            Err(error) if !is_nobodys(&error) => return Err(error),
+            Ok(Whereabouts::At(_)) | Err(_) => {
+                self.sessions.read_log(caller.client.as_ref(), id, (after, streams_max)).await?
+            }
         };
         // Who may not answer is nobody who could be asked.
         Ok(if caller.only.is_some() { reader.unattended() } else { reader })
@@ -161,13 +164,16 @@ impl App {
     /// none.
     ///
     /// # Errors
-    /// `FORBIDDEN` to all but owners; `CONFLICT` where it has the store alone; what the store says.
+    /// `FORBIDDEN` to all but owners; `CONFLICT` where it has the store alone, or is the last that takes sessions; what the store says.
     pub async fn drain(&self, caller: &Caller) -> Result<Drained, ApiError> {
         caller.needs(Access::Administer)?;
         caller.at_large()?;
-        if self.store.cluster().is_none() {
-            let expected = "a server that shares its store with others";
-            return Err(ApiError::conflict(format!("there is nobody to hand sessions over to: expected {expected}")));
+        let nobody = |expected: &str| {
+            Err(ApiError::conflict(format!("there is nobody to hand sessions over to: expected {expected}")))
+        };
+        let Some(cluster) = self.store.cluster() else { return nobody("a server that shares its store with others") };
+        if !cluster.is_draining() && !self.sessions.others_take(&*cluster).await? {
+            return nobody("another server that takes sessions and reaches the same workspaces");
         }
         let left = self.sessions.hand_over(Duration::ZERO).await?;
         if left > 0 {
@@ -175,6 +181,12 @@ impl App {
         }
         Ok(Drained { draining: true, left })
     }
+}
+
+/// What has become of a request that somebody else has answered than the node that was asked.
+pub fn not_its_own(holder: &Holder) -> HttpError {
+    let cause = format!("what answers there is not {}: is its `--node-url` right, and its own?", holder.name);
+    HttpError::Cut { host: holder.url.clone(), cause }
 }
 
 /// What has become of a request to a node that is lost.

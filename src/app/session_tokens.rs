@@ -8,9 +8,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -26,6 +28,8 @@ use crate::protocol::{
 use crate::session::{CHANGES_MISSED_MAX, store_failure};
 use crate::store::{Cluster, Store, StoreError};
 
+/// Pause between two looks for a token that nobody knows: a wrong one costs the store no more.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// What they are among the texts that all servers of a store know.
 const NOTES: &str = "session token";
 
@@ -49,6 +53,8 @@ pub struct SessionTokens {
     held: Mutex<HashMap<Fingerprint, Held>>,
     /// One change after the other, each until it is on the disk.
     changing: tokio::sync::Mutex<()>,
+    /// When it was looked last for one that nobody knew here.
+    looked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl std::fmt::Debug for SessionTokens {
@@ -84,7 +90,7 @@ impl SessionTokens {
                 held.insert(entry.sha256, Held { entry, ends: CancellationToken::new() });
             }
         }
-        Arc::new(Self { directory, cluster, held: Mutex::new(held), changing: tokio::sync::Mutex::default() })
+        Arc::new(Self { directory, cluster, held: Mutex::new(held), ..Self::default() })
     }
 
     /// Takes on what other servers of the store change, as long as what is returned lives. None: it has the store alone.
@@ -119,6 +125,26 @@ impl SessionTokens {
         let held = self.held.lock().get(&print).filter(|held| held.counts()).cloned()?;
         let SessionTokenEntry { session, client, role, by, .. } = held.entry;
         Some(Confined { caller: Caller { client, role, only: Some(session) }, by, ends: held.ends })
+    }
+
+    /// Looks for one that another server of the store may have made a moment ago. False: there is none to look for.
+    pub async fn look_for(&self, given: &str) -> bool {
+        let Some(cluster) = self.cluster.as_deref() else { return false };
+        if session_tokens::print_of(&SecretString::from(given.to_owned())).is_none() {
+            return false;
+        }
+        let asked = Instant::now();
+        let mut looked = self.looked.lock().await;
+        // All who came before a look are served by it.
+        if looked.is_none_or(|looked| looked < asked) {
+            if let Some(looked) = *looked {
+                tokio::time::sleep_until(looked + LOOK_PAUSE).await;
+            }
+            let now = Instant::now();
+            self.reload(cluster).await;
+            *looked = Some(now);
+        }
+        true
     }
 
     /// Ends what was opened with tokens that have run out, or whose maker is no longer there.

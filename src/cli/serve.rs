@@ -96,9 +96,11 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
         ended.cancel();
     }));
     let launch = reloader.run(stop).await;
-    running.set_grace(launch.shutdown_grace_ms);
-    supervised.stopping(Duration::from_millis(launch.shutdown_grace_ms));
-    tracing::info!(grace_ms = launch.shutdown_grace_ms, "stopping; a second signal ends at once");
+    // What it does is another server's by now.
+    let grace_ms = if is_followed.is_cancelled() { 0 } else { launch.shutdown_grace_ms };
+    running.set_grace(grace_ms);
+    supervised.stopping(Duration::from_millis(grace_ms));
+    tracing::info!(grace_ms, "stopping; a second signal ends at once");
     match running.stop().await {
         // Whoever starts it again starts another node.
         Ok(()) if is_followed.is_cancelled() => {

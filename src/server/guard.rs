@@ -8,17 +8,14 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Method, request};
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret as _, SecretString};
-use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::hand_on::CALLER;
 use super::headers::single;
 use super::keys::{Bearer, Keys};
 use super::page;
 use super::peer::Peer;
-use crate::app::{Caller, CallerPassed};
+use crate::app::{Answers, COMMAND_PATH, Caller, CallerPassed, NodeKey};
 use crate::protocol::{Access, ApiError, ClientId, ErrorCode, SessionId, TokenName, TokenRole};
 
 const CLIENT: HeaderName = HeaderName::from_static("x-client-id");
@@ -48,8 +45,8 @@ pub(crate) struct Guard {
     wrong: Mutex<Wrong>,
     /// Whether the metrics are for everybody.
     metrics_open: bool,
-    /// What the servers of the store know one another by.
-    node_secret: Option<SecretString>,
+    /// By what the servers of the store know one another.
+    node_key: Option<NodeKey>,
 }
 
 /// Somebody whose request goes on.
@@ -63,8 +60,8 @@ pub(crate) struct Admitted {
     pub(crate) is_nobody: bool,
     /// The name of the token that was shown, where it is a named one.
     pub(crate) token: Option<TokenName>,
-    /// Another server of the store has handed it on.
-    pub(crate) is_passed: bool,
+    /// Another server of the store has handed it on: by that it knows the answer.
+    pub(crate) answers: Option<Answers>,
 }
 
 /// With which named token a request was made. None: with the owner's, or none.
@@ -87,7 +84,7 @@ impl Guard {
     /// The guard of a server on `host` and `port`. `any_host`: requests may call it by any name.
     pub(crate) fn new(host: &str, port: u16, any_host: bool, keys: Keys) -> Self {
         let hosts = (!any_host).then(|| own_hosts(host, port));
-        Self { hosts, scheme: "http://", keys, wrong: Mutex::default(), metrics_open: false, node_secret: None }
+        Self { hosts, scheme: "http://", keys, wrong: Mutex::default(), metrics_open: false, node_key: None }
     }
 
     /// The same behind TLS.
@@ -101,8 +98,8 @@ impl Guard {
     }
 
     /// The same, where other servers share the store.
-    pub(crate) fn among_nodes(self, secret: Option<String>) -> Self {
-        Self { node_secret: secret.map(SecretString::from), ..self }
+    pub(crate) fn among_nodes(self, node_key: Option<NodeKey>) -> Self {
+        Self { node_key, ..self }
     }
 
     /// The tokens that open it.
@@ -115,9 +112,14 @@ impl Guard {
     /// # Errors
     /// `INVALID_ARGUMENT`, `FORBIDDEN`, `UNAUTHORIZED`, or `RESOURCE_EXHAUSTED` for too many wrong tokens.
     pub(crate) async fn admit(&self, head: &request::Parts, peer: Peer) -> Result<Admitted, ApiError> {
-        if let Some(passed) = self.passed_on(&head.headers)? {
+        if let Some((passed, answers)) = self.passed_on(head)? {
             let (caller, token) = passed.into_caller();
-            return Ok(Admitted { caller, ends: None, is_nobody: false, token, is_passed: true });
+            // The server that was asked has looked at that; what it has not looked at is refused here.
+            if head.uri.path() != COMMAND_PATH {
+                check_role(caller.role, access(&head.method, head.uri.path()))?;
+                confined(&caller, head)?;
+            }
+            return Ok(Admitted { caller, ends: None, is_nobody: false, token, answers: Some(answers) });
         }
         let host = self.check_host(head, peer)?;
         self.check_origin(head, (&host, peer))?;
@@ -125,27 +127,19 @@ impl Guard {
         if self.is_open(head) && self.is_nobody(head, peer) {
             // Whoever it is learns no more than that it runs.
             let caller = Caller { client: within, role: TokenRole::ReadOnly, only: None };
-            return Ok(Admitted { caller, ends: None, is_nobody: true, token: None, is_passed: false });
+            return Ok(Admitted { caller, ends: None, is_nobody: true, token: None, answers: None });
         }
         let bearer = self.check_token(&head.headers, peer).await?;
         check_role(bearer.role(), access(&head.method, head.uri.path()))?;
         let (caller, token) = (bearer.caller(within), bearer.name().cloned());
-        if let Some(id) = caller.only.as_ref().filter(|id| !reaches(&head.method, head.uri.path(), id)) {
-            return Err(ApiError::confined(id));
-        }
-        Ok(Admitted { caller, ends: bearer.ends, is_nobody: false, token, is_passed: false })
+        confined(&caller, head)?;
+        Ok(Admitted { caller, ends: bearer.ends, is_nobody: false, token, answers: None })
     }
 
     /// Who calls through another server of the store, which has looked at who it is.
-    fn passed_on(&self, headers: &HeaderMap) -> Result<Option<CallerPassed>, ApiError> {
-        let (Some(secret), Some(caller)) = (&self.node_secret, headers.get(CALLER)) else { return Ok(None) };
-        let given = single(headers, &AUTHORIZATION)?.and_then(|given| given.strip_prefix("Bearer ")).unwrap_or("");
-        if !bool::from(secret.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
-            return Err(unauthorized("this is no other server of the store"));
-        }
-        CallerPassed::of_header(caller.as_bytes())
-            .map(Some)
-            .ok_or_else(|| ApiError::invalid(CALLER.as_str(), "who calls, as a server says it"))
+    fn passed_on(&self, head: &request::Parts) -> Result<Option<(CallerPassed, Answers)>, ApiError> {
+        let Some(key) = &self.node_key else { return Ok(None) };
+        key.admit(&head.headers, (&head.method, &head.uri))
     }
 
     /// The `Host` of the request, in lower case.
@@ -304,6 +298,14 @@ fn reaches(method: &Method, path: &str, session: &SessionId) -> bool {
         "PATCH" => one_of("/tasks/"),
         "DELETE" => within == "/blackboard" || one_of("/blackboard/") || one_of("/tasks/"),
         _ => false,
+    }
+}
+
+/// Holds the bearer of a token of one session to it.
+fn confined(caller: &Caller, head: &request::Parts) -> Result<(), ApiError> {
+    match caller.only.as_ref().filter(|id| !reaches(&head.method, head.uri.path(), id)) {
+        Some(id) => Err(ApiError::confined(id)),
+        None => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -19,15 +19,15 @@ use tower::ServiceExt as _;
 use super::Shared;
 use super::answer::Failure;
 use super::call;
+use super::guard::Admitted;
 use super::query::Query;
-use crate::app::{CALLER_HEADER, Caller, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost};
-use crate::base::http::{HttpError, hand_on};
+use crate::app::{
+    Answers, BETWEEN_NODES, Caller, CallerPassed, HOPS, Holder, NodeKey, PATIENCE, PAUSE, Whereabouts, lost,
+    not_its_own,
+};
+use crate::base::http::{HttpError, hand_on, target_of};
 use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
 
-/// Who calls, from one node to another.
-pub(super) const CALLER: HeaderName = HeaderName::from_static(CALLER_HEADER);
-/// How often a request was handed on.
-const HOPS: HeaderName = HeaderName::from_static("x-simse-hops");
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A request goes no further.
 const HOPS_MAX: u8 = 3;
@@ -57,12 +57,21 @@ fn about(method: &Method, uri: &Uri) -> Option<About> {
         let run: RunId = decoded(rest.split('/').next().unwrap_or(rest))?.parse().ok()?;
         return Some(About::Session(run.session));
     }
+    if path.starts_with("/-/") {
+        return None;
+    }
     Query::of(uri).ok()?.text("sessionId")?.parse().ok().map(About::Session)
 }
 
 /// A piece of a path as it is meant.
 fn decoded(text: &str) -> Option<String> {
     Query::of(&format!("/?piece={text}").parse().ok()?).ok()?.text("piece")
+}
+
+/// Whether it would arrive as it came: a path with `..` or `\\` in it may be read as another one on its way.
+fn keeps_its_path(uri: &Uri) -> bool {
+    let climbs = |piece: &str| matches!(piece.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    !uri.path().contains('\\') && !uri.path().split('/').any(climbs)
 }
 
 /// Whether it changes nothing.
@@ -78,18 +87,22 @@ fn hops(headers: &HeaderMap) -> u8 {
 /// A request that may have to be handed on.
 pub(super) struct Passing<'a> {
     shared: &'a Shared,
-    secret: String,
+    key: NodeKey,
     about: About,
+    /// How often it was handed on before.
+    hops: u8,
     caller: Caller,
     token: Option<TokenName>,
 }
 
 impl<'a> Passing<'a> {
     /// None: it is done here whatever comes.
-    pub(super) fn of(shared: &'a Shared, head: &request::Parts, who: (&Caller, Option<&TokenName>)) -> Option<Self> {
-        let secret = shared.node_secret.clone()?;
+    pub(super) fn of(shared: &'a Shared, head: &request::Parts, who: &Admitted) -> Option<Self> {
+        let key = shared.node_key.clone()?;
         let about = about(&head.method, &head.uri)?;
-        Some(Self { shared, secret, about, caller: who.0.clone(), token: who.1.cloned() })
+        // Only another node says how often.
+        let hops = if who.answers.is_some() { hops(&head.headers) } else { 0 };
+        Some(Self { shared, key, about, hops, caller: who.caller.clone(), token: who.token.clone() })
     }
 
     async fn whereabouts(&self, takes: bool) -> Result<Whereabouts, ApiError> {
@@ -107,8 +120,10 @@ impl<'a> Passing<'a> {
                 let Ok(response) = router.oneshot(Request::from_parts(head, body)).await;
                 return response;
             }
-            Ok(Whereabouts::At(holder)) => holder,
-            Err(error) => {
+            Ok(Whereabouts::At(holder)) if keeps_its_path(&head.uri) => holder,
+            refused => {
+                let path = || ApiError::invalid("path", "a path without `..`, `.` and `\\`");
+                let error = refused.err().unwrap_or_else(path);
                 call::drain(&head.headers, body, self.shared);
                 return Failure::from(error).into_response();
             }
@@ -132,7 +147,7 @@ impl<'a> Passing<'a> {
 
     /// Hands it to who has the session, or to who follows that one. None: this node does.
     async fn hand(&self, head: &request::Parts, body: Bytes, first: Holder) -> Result<Option<Response>, ApiError> {
-        let hops = hops(&head.headers) + 1;
+        let hops = self.hops.saturating_add(1);
         if hops > HOPS_MAX {
             return Err(unavailable(format!(
                 "the session went from one server to another {HOPS_MAX} times: ask again"
@@ -141,17 +156,23 @@ impl<'a> Passing<'a> {
         let repeats = only_reads(&head.method) || head.headers.contains_key(KEY);
         let (deadline, mut holder) = (Instant::now() + PATIENCE, first);
         loop {
-            let request = self.request(head, (&holder, hops), body.clone())?;
+            let (request, answers) = self.request(head, (&holder, hops), body.clone())?;
             let sent = tokio::select! {
                 sent = hand_on(request) => sent,
                 () = self.is_lost(&holder) => Err(lost(&holder)),
             };
+            let sent = sent.and_then(|mut answer| {
+                let is_its_own = self.key.is_answer(answer.headers_mut(), &answers);
+                if is_its_own { Ok(answer) } else { Err(not_its_own(&holder)) }
+            });
+            let why = sent.as_ref().err().map(ToString::to_string);
             match sent {
                 Ok(answer) => return Ok(Some(answer.map(Body::new))),
                 Err(HttpError::Connect { .. }) => {}
                 Err(HttpError::Cut { .. } | HttpError::Silent { .. }) if repeats => {}
-                Err(HttpError::Cut { .. } | HttpError::Silent { .. }) => {
-                    let message = format!("{}, which has the session, was lost: it may have been done", holder.name);
+                Err(error @ (HttpError::Cut { .. } | HttpError::Silent { .. })) => {
+                    let message =
+                        format!("{}, which has the session, was lost ({error}): it may have been done", holder.name);
                     return Err(unavailable(message));
                 }
                 Err(error) => return Err(unavailable(error.to_string())),
@@ -162,7 +183,8 @@ impl<'a> Passing<'a> {
                 Whereabouts::At(now) => holder = now,
             }
             if Instant::now() >= deadline {
-                return Err(unavailable(format!("{}, which has the session, does not answer", holder.name)));
+                let why = why.unwrap_or_default();
+                return Err(unavailable(format!("{}, which has the session, does not answer: {why}", holder.name)));
             }
         }
     }
@@ -179,30 +201,27 @@ impl<'a> Passing<'a> {
         head: &request::Parts,
         (holder, hops): (&Holder, u8),
         body: Bytes,
-    ) -> Result<Request<Bytes>, ApiError> {
+    ) -> Result<(Request<Bytes>, Answers), ApiError> {
+        let strange =
+            |cause: &dyn std::fmt::Display| ApiError::internal(format!("a request to another server: {cause}"));
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = Request::builder().method(head.method.clone()).uri(format!("{}{path}", holder.url));
-        if let Some(headers) = request.headers_mut() {
-            headers.clone_from(&head.headers);
-            for name in ["authorization", "origin", "sec-fetch-site", "x-client-id", "cookie"] {
-                headers.remove(name);
-            }
-            let passed = CallerPassed::of(&self.caller, self.token.clone());
-            let caller = HeaderValue::try_from(passed.to_header());
-            let caller = caller.map_err(|cause| ApiError::internal(cause.to_string()))?;
-            headers.insert(AUTHORIZATION, bearer(&self.secret)?);
-            headers.insert(CALLER, caller);
-            headers.insert(HOPS, HeaderValue::from(u16::from(hops)));
+        // What is signed is what arrives.
+        let target = target_of(&format!("{}{path}", holder.url)).map_err(|cause| strange(&cause))?;
+        let request = Request::builder().method(head.method.clone()).uri(format!("{}{target}", holder.url)).body(body);
+        let mut request = request.map_err(|cause| strange(&cause))?;
+        let headers = request.headers_mut();
+        headers.clone_from(&head.headers);
+        for name in ["authorization", "origin", "sec-fetch-site", "x-client-id", "cookie"] {
+            headers.remove(name);
         }
-        request.body(body).map_err(|cause| ApiError::internal(format!("a request to another server: {cause}")))
+        for name in &BETWEEN_NODES {
+            headers.remove(name);
+        }
+        headers.insert(HOPS, HeaderValue::from(u16::from(hops)));
+        let passed = CallerPassed::of(&self.caller, self.token.clone());
+        let answers = self.key.sign(headers, (&head.method, &target), (holder.number, &passed))?;
+        Ok((request, answers))
     }
-}
-
-fn bearer(secret: &str) -> Result<HeaderValue, ApiError> {
-    let mut value = HeaderValue::try_from(format!("Bearer {secret}"))
-        .map_err(|_| ApiError::internal("what servers know one another by is no header"))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Does a command that another node has carried here.
@@ -242,11 +261,28 @@ mod tests {
             ("GET", "/runs", Some("limit=1&sessionId=s"), session("s")),
             ("GET", "/permissions/grants", None, None),
             ("GET", "/health", Some("verbose=true"), None),
+            ("POST", "/-/command", Some("sessionId=s"), None),
         ];
         for (method, path, query, want) in table {
             let method = method.parse().expect("a method");
             let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
             assert_eq!(about(&method, &uri.parse().expect("an address")), want, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_read_as_another_path_is_not_handed_on() {
+        let table = [
+            ("/sessions/s/turns/t..x/...", true),
+            ("/sessions/s/blackboard/a%2Fb", true),
+            ("/sessions/s/turns/../../../metrics", false),
+            ("/sessions/s/turns/%2e%2E/budget", false),
+            ("/sessions/s/.%2e/b", false),
+            ("/sessions/s/./b", false),
+            ("/sessions/s/turns/..\\..\\metrics", false),
+        ];
+        for (path, good) in table {
+            assert_eq!(keeps_its_path(&path.parse().expect("an address")), good, "{path}");
         }
     }
 

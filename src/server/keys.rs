@@ -137,12 +137,15 @@ impl Keys {
         by.is_none_or(|by| named.has(&by)).then(|| Bearer { who: Who::Confined(caller), ends: Some(ends) })
     }
 
-    /// The same, after another look at the file where that is new: the token may have been made a moment ago.
+    /// The same, after another look at the file where that is new, and at what other servers of the store have made: the token may have been
+    /// made a moment ago.
     pub(crate) async fn find_fresh(&self, given: &str) -> Option<Bearer> {
         match self.find(given) {
             Some(bearer) => Some(bearer),
-            None if self.reload().await => self.find(given),
-            None => None,
+            None => {
+                let (named, of_session) = (self.reload().await, self.sessions.look_for(given).await);
+                if named || of_session { self.find(given) } else { None }
+            }
         }
     }
 

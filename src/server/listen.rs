@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::UPGRADE;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode, request};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, TryFutureExt as _};
 use hyper::body::Incoming;
@@ -33,7 +33,7 @@ use super::Shared;
 use super::answer::Failure;
 use super::call;
 use super::connection::{self, Terms};
-use super::guard::{Nobody, Shown};
+use super::guard::{Admitted, Nobody, Shown};
 use super::hand_on::{self, Passing};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
@@ -343,7 +343,7 @@ async fn answer(
 }
 
 async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Request<Incoming>)) -> Response {
-    let (mut head, body) = request.into_parts();
+    let (head, body) = request.into_parts();
     let admitted = match shared.guard.admit(&head, peer).await {
         Ok(admitted) => admitted,
         Err(error) => {
@@ -351,10 +351,25 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
             return Failure::from(error).into_response();
         }
     };
-    if admitted.is_passed && head.uri.path() == COMMAND_PATH {
+    // Whoever asked knows this server by it.
+    let answers = admitted.answers.clone();
+    let mut response = admitted_to(shared, router, (head, body), admitted).await;
+    if let (Some(answers), Some(key)) = (answers, &shared.node_key) {
+        key.sign_answer(response.headers_mut(), &answers);
+    }
+    response
+}
+
+async fn admitted_to(
+    shared: &Shared,
+    router: Router,
+    (mut head, body): (request::Parts, Incoming),
+    admitted: Admitted,
+) -> Response {
+    if admitted.answers.is_some() && head.method == Method::POST && head.uri.path() == COMMAND_PATH {
         return hand_on::take_command(shared, admitted.caller, (&head, Body::new(body))).await;
     }
-    let passing = Passing::of(shared, &head, (&admitted.caller, admitted.token.as_ref()));
+    let passing = Passing::of(shared, &head, &admitted);
     head.extensions.insert(admitted.caller);
     head.extensions.insert(Shown(admitted.token));
     if admitted.is_nobody {

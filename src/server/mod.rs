@@ -62,7 +62,7 @@ pub use self::openapi::pretty as openapi_document;
 pub use self::stdio::{Pipe, serve_pipe};
 pub use self::tls::TlsFiles;
 
-use crate::app::App;
+use crate::app::{App, NodeKey};
 use crate::base::limit;
 use crate::base::passed::Passed;
 use crate::base::proof::ProofKey;
@@ -179,7 +179,7 @@ pub(crate) struct Shared {
     app: Arc<App>,
     guard: Guard,
     /// What the servers of the store know one another by. None: it has the store alone.
-    node_secret: Option<String>,
+    node_key: Option<NodeKey>,
     /// By which it shows that it is this server.
     proof_key: ProofKey,
     options: ListenOptions,
@@ -279,8 +279,8 @@ impl Server {
         keys.reload().await;
         let guard = Guard::new(&options.host, address.port(), any_host, keys);
         let guard = if tls.is_some() { guard.secured() } else { guard };
-        let node_secret = app.node_secret();
-        let guard = guard.with_open_metrics(options.metrics_open).among_nodes(node_secret.clone());
+        let node_key = app.node_key();
+        let guard = guard.with_open_metrics(options.metrics_open).among_nodes(node_key.clone());
         let streams = CancellationToken::new();
         let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
         let (stop, closing) = (streams.clone(), accepting.clone());
@@ -292,7 +292,7 @@ impl Server {
         let shared = Shared {
             app,
             guard,
-            node_secret,
+            node_key,
             proof_key: proof_key.clone(),
             options,
             tls,

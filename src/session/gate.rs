@@ -87,41 +87,16 @@ impl Gate for SessionGate {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(async move {
-            let name = question.request.name.as_str();
-            let facts =
-                Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
-            let (ruling, by_above) = self.rule(facts, question.subject);
-            let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
-            let own = match self.by_agents(facts, question) {
-                Own::Refused(why) if ruling.policy != PermissionPolicy::Deny => {
-                    return verdict(false, VerdictSource::Agent, why);
+            let verdict = self.judge(question, cancel).await;
+            match self.live.store.out_of_touch().filter(|_| verdict.allowed) {
+                None => verdict,
+                // What is cancelled meanwhile is looked at by whoever has asked.
+                Some(known) => {
+                    let known = cancel.run_until_cancelled(known).await;
+                    let reason = || "another server may be in this one's place".to_owned();
+                    let aborted = || PermissionVerdict { allowed: false, by: VerdictSource::Abort, reason: reason() };
+                    known.map_or_else(aborted, |()| verdict)
                 }
-                other => other,
-            };
-            match ruling.policy {
-                PermissionPolicy::Deny => {
-                    let (policy, mode) =
-                        by_above.map_or((&self.policy, self.mode), |above| (&above.policy, above.mode));
-                    let reason = policy.reason(facts, question.subject, mode);
-                    let reason =
-                        if by_above.is_some() { format!("a session above it may not: {reason}") } else { reason };
-                    verdict(false, ruling.by, reason)
-                }
-                // A call that cannot run is refused without a question.
-                PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
-                    verdict(true, VerdictSource::Policy, String::new())
-                }
-                PermissionPolicy::Allow | PermissionPolicy::Ask if question.asked => {
-                    verdict(true, VerdictSource::Client, "it was asked about as a call of the agent".to_owned())
-                }
-                PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
-                PermissionPolicy::Allow if own != Own::Asked => verdict(true, ruling.by, String::new()),
-                PermissionPolicy::Allow | PermissionPolicy::Ask
-                    if !question.insists && self.granted(facts, question.subject) =>
-                {
-                    verdict(true, VerdictSource::Grant, String::new())
-                }
-                PermissionPolicy::Allow | PermissionPolicy::Ask => self.ask(question, cancel).await,
             }
         })
     }
@@ -150,6 +125,42 @@ pub(super) fn held_back(policy: PermissionPolicy) -> u8 {
 }
 
 impl SessionGate {
+    async fn judge(&self, question: GateQuestion<'_>, cancel: &CancellationToken) -> PermissionVerdict {
+        let name = question.request.name.as_str();
+        let facts = Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
+        let (ruling, by_above) = self.rule(facts, question.subject);
+        let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
+        let own = match self.by_agents(facts, question) {
+            Own::Refused(why) if ruling.policy != PermissionPolicy::Deny => {
+                return verdict(false, VerdictSource::Agent, why);
+            }
+            other => other,
+        };
+        match ruling.policy {
+            PermissionPolicy::Deny => {
+                let (policy, mode) = by_above.map_or((&self.policy, self.mode), |above| (&above.policy, above.mode));
+                let reason = policy.reason(facts, question.subject, mode);
+                let reason = if by_above.is_some() { format!("a session above it may not: {reason}") } else { reason };
+                verdict(false, ruling.by, reason)
+            }
+            // A call that cannot run is refused without a question.
+            PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
+                verdict(true, VerdictSource::Policy, String::new())
+            }
+            PermissionPolicy::Allow | PermissionPolicy::Ask if question.asked => {
+                verdict(true, VerdictSource::Client, "it was asked about as a call of the agent".to_owned())
+            }
+            PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
+            PermissionPolicy::Allow if own != Own::Asked => verdict(true, ruling.by, String::new()),
+            PermissionPolicy::Allow | PermissionPolicy::Ask
+                if !question.insists && self.granted(facts, question.subject) =>
+            {
+                verdict(true, VerdictSource::Grant, String::new())
+            }
+            PermissionPolicy::Allow | PermissionPolicy::Ask => self.ask(question, cancel).await,
+        }
+    }
+
     /// What is to happen to a call: what holds it back most, of the session's own rules and of those of the sessions above. The
     /// one above that does, where it is one.
     fn rule(&self, facts: Facts<'_>, subject: &Subject) -> (Ruling, Option<&Ceiling>) {

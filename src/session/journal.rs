@@ -244,6 +244,11 @@ impl Journal {
         }
     }
 
+    /// See [`Store::out_of_touch`].
+    pub(super) fn out_of_touch(&self) -> Option<crate::base::BoxFuture<'static, ()>> {
+        self.store.out_of_touch()
+    }
+
     /// Whether somebody reads events as they come.
     pub(super) fn is_read(&self) -> bool {
         self.topic.is_watched()

@@ -199,6 +199,7 @@ impl Manager {
     pub fn with_idle(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, (terms, idle): (Terms, Duration)) -> Self {
         let herald = Herald::new(bench.hooks());
         let shelf = Shelf {
+            ledger: Ledger::new(store.cluster()),
             cluster: store.cluster(),
             tenure: Tenure::default(),
             store,
@@ -216,7 +217,6 @@ impl Manager {
             waiting_bytes: Arc::default(),
             trees: tokio::sync::Mutex::default(),
             lanes: Arc::new(Lanes::new(limit::SUBAGENTS_OF_SERVER_MAX)),
-            ledger: Ledger::default(),
             locks: Locks::default(),
             running: watch::Sender::new(0),
         };

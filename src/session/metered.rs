@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::sink::TurnSink;
@@ -120,7 +120,17 @@ impl Model for Metered {
         let origin = Origin::current();
         let span = model_span(&self.tracer, self.model.id(), origin.context);
         let origin = Origin { context: span.context(), ..origin };
-        let inner = self.model.stream(request, cancel);
+        let inner = match self.payer.as_ref().and_then(|payer| payer.out_of_touch()) {
+            None => self.model.stream(request, cancel),
+            // Who is in this server's place may have sent it as well.
+            Some(known) => {
+                let model = Arc::clone(&self.model);
+                let asked = async move {
+                    cancel.run_until_cancelled(known).await.map(|()| model.stream(request, cancel.clone()))
+                };
+                Box::pin(stream::once(asked).filter_map(std::future::ready).flatten())
+            }
+        };
         let (usage, payer) = (Usage::default(), self.payer.clone());
         Box::pin(Counted { span, origin, inner, meter, payer, began: None, waits: true, usage, over: false })
     }

@@ -92,7 +92,7 @@ pub use recorded::{disown, disown_all};
 pub use settings::{SERVERS_FALLBACKS, ToolEntry, configure};
 pub use snapshot::items_back;
 pub use started::Starting;
-pub use tenure::{CHANGES_MISSED_MAX, Company, Whereabouts};
+pub use tenure::{CHANGES_MISSED_MAX, Company, Whereabouts, is_nobodys};
 pub use views::Views;
 
 /// What a turn works with.

@@ -111,6 +111,11 @@ impl TurnSink {
         }
     }
 
+    /// What waits until nobody can be in this server's place. None: nobody is.
+    pub(super) fn out_of_touch(&self) -> Option<BoxFuture<'static, ()>> {
+        self.journal.out_of_touch()
+    }
+
     /// Takes nothing more: the turn has its end.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;

@@ -182,6 +182,32 @@ pub enum Whereabouts {
     At(Holder),
 }
 
+/// The reasons in the refusal of what only nodes can do that are not there.
+const OUT_OF_REACH: &str = "workspace out of reach";
+const NONE_TAKES: &str = "no server takes it";
+
+/// The refusal where no node that is there reaches a session's workspace.
+fn out_of_reach(id: &SessionId, labels: &[String]) -> ApiError {
+    let all = labels.join(", ");
+    let message = format!(
+        "session {id} works in a workspace that no server reaches which is there: expected one with the label {all}"
+    );
+    let details = serde_json::json!({ "reason": OUT_OF_REACH, "labels": labels });
+    ApiError::new(ErrorCode::UpstreamUnavailable, message).with_details(details)
+}
+
+/// The refusal of a node that takes no sessions, where no other one does.
+fn none_takes(id: &SessionId) -> ApiError {
+    let message = format!("this server hands its sessions over, and no other one is there that takes session {id}");
+    ApiError::new(ErrorCode::UpstreamUnavailable, message).with_details(serde_json::json!({ "reason": NONE_TAKES }))
+}
+
+/// Whether nobody is there to take the session: that is why it was refused. What is written can be read nevertheless.
+pub fn is_nobodys(error: &ApiError) -> bool {
+    let reason = error.0.details.as_ref().map(|details| &details["reason"]);
+    reason.is_some_and(|reason| reason == OUT_OF_REACH || reason == NONE_TAKES)
+}
+
 /// The refusal of a node that does not have the session.
 fn elsewhere(id: &SessionId, holder: &Holder) -> ApiError {
     let message = format!("session {id} is held by another server, {}", holder.name);
@@ -214,12 +240,17 @@ impl Manager {
                     return Ok(Whereabouts::Here);
                 }
                 Held::Elsewhere(holder) => return Ok(Whereabouts::At(holder)),
-                Held::Free { .. } if !takes => return Ok(Whereabouts::Here),
+                Held::Free { .. } | Held::OutOfReach { .. } if !takes => return Ok(Whereabouts::Here),
                 Held::Free { .. } if self.takes_none(cluster) => {
-                    let other = self.another_node(cluster).await?;
-                    return Ok(other.map_or(Whereabouts::Here, Whereabouts::At));
+                    let other = self.another_node(cluster, None).await?;
+                    return other.map(Whereabouts::At).ok_or_else(|| none_takes(id));
                 }
                 Held::Free { root } => self.take_tree(cluster, &root).await?,
+                // Who reaches it takes it when it is asked.
+                Held::OutOfReach { labels } => {
+                    let other = self.another_node(cluster, Some(&labels)).await?;
+                    return other.map(Whereabouts::At).ok_or_else(|| out_of_reach(id, &labels));
+                }
             }
         }
     }
@@ -260,7 +291,11 @@ impl Manager {
                     self.shelf.tenure.unfinished.lock().insert(root.clone());
                 }
                 // What was left open in it is somebody else's to deal with, or nobody's.
-                Held::Here { .. } | Held::Free { .. } | Held::Elsewhere(_) | Held::Nowhere => {
+                Held::Here { .. }
+                | Held::Free { .. }
+                | Held::Elsewhere(_)
+                | Held::OutOfReach { .. }
+                | Held::Nowhere => {
                     self.shelf.tenure.unfinished.lock().remove(root);
                     return Ok(());
                 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
 
-use super::{BoxFuture, SessionRow, StoreError, TurnRow};
+use super::{BoxFuture, ClientSpending, SessionRow, StoreError, TurnRow};
 use crate::protocol::{ClientId, NodeView, SessionId};
 
 /// A node that has a session.
@@ -36,6 +36,11 @@ pub enum Held {
     Free {
         /// The session above all of its tree, or itself.
         root: SessionId,
+    },
+    /// Nobody who is there, and this node does not reach its workspace.
+    OutOfReach {
+        /// Labels of which a node has to have one.
+        labels: Vec<String>,
     },
 }
 
@@ -68,6 +73,17 @@ pub struct Presence {
     pub clients: Vec<Option<ClientId>>,
 }
 
+/// How many commands a client has given to a node since that was told last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandsGiven {
+    /// Its name; empty: all that say none.
+    pub client: String,
+    /// Whether they are controls.
+    pub control: bool,
+    /// So many.
+    pub count: u32,
+}
+
 /// The servers that share a store.
 pub trait Cluster: Send + Sync + 'static {
     /// What all of them know and nobody else: by it they know one another.
@@ -79,7 +95,8 @@ pub trait Cluster: Send + Sync + 'static {
     /// Who has a session. Takes nothing.
     fn look<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Held, StoreError>>;
 
-    /// Takes a session, and all under it, where nobody who is there has it. False: somebody was faster, or this node takes none.
+    /// Takes a session, and all under it, where nobody who is there has it. False: somebody was faster, or this node takes none, or does not
+    /// reach its workspace.
     fn take<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// Gives up a session and all under it. Nothing of them may be under way here.
@@ -91,7 +108,7 @@ pub trait Cluster: Send + Sync + 'static {
     /// What a tree has left open.
     fn unfinished<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<Unfinished, StoreError>>;
 
-    /// Trees that have something left open and that nobody who is there has; some of them, in no order.
+    /// Trees in reach that have something left open and that nobody who is there has; some of them, in no order.
     fn left_behind(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
     /// Changes when a node is there no longer.
@@ -109,6 +126,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// All of a kind, by id.
     fn notes<'a>(&'a self, kind: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 
+    /// What each of those clients has spent on all nodes but this one, in the newest span of time in which it has spent anything there.
+    fn spent_elsewhere<'a>(
+        &'a self,
+        clients: &'a [Option<ClientId>],
+    ) -> BoxFuture<'a, Result<Vec<ClientSpending>, StoreError>>;
+
     /// Changes when another node may have changed what all of them know: such texts, and grants that outlive their sessions.
     fn changes(&self) -> watch::Receiver<u64>;
 
@@ -123,6 +146,12 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// What others tell of it.
     fn presence(&self) -> broadcast::Receiver<Presence>;
+
+    /// Tells the others how many commands clients have given here. What is lost is not told again.
+    fn tell_commands(&self, given: Vec<CommandsGiven>);
+
+    /// What others tell of it.
+    fn commands(&self) -> broadcast::Receiver<Vec<CommandsGiven>>;
 
     /// From now on this node takes no sessions, and the others are told so.
     fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>>;

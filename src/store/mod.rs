@@ -43,7 +43,7 @@ pub use crate::base::BoxFuture;
 use crate::protocol::{ClientId, Event, GrantId, RequestId, SessionId, TurnId};
 
 use chain::Chain;
-pub use cluster::{Cluster, Held, Holder, Load, Presence, Unfinished};
+pub use cluster::{Cluster, CommandsGiven, Held, Holder, Load, Presence, Unfinished};
 pub use directory::{Lock, hold_directory, hold_first_free};
 pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
@@ -359,6 +359,12 @@ pub trait Store: Send + Sync + 'static {
     /// Waits until another server was put in this one's place: then nothing more is written by it. Never, where that cannot be.
     fn taken_over(&self) -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
+    }
+
+    /// None: nothing has been written in this one's place. Otherwise what waits until it is known again that nobody has; for ever, where
+    /// somebody has. Nothing that is seen outside of the store may begin before.
+    fn out_of_touch(&self) -> Option<BoxFuture<'static, ()>> {
+        None
     }
 
     /// Whether another server that is there has begun the command of that name, and not ended it.

@@ -34,8 +34,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
-
+use tokio::time::MissedTickBehavior;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::app::Caller;
@@ -56,6 +58,9 @@ pub use kinds::{KINDS, Kind, Names};
 pub use outcome::Outcome;
 pub use parse::{ANONYMOUS, Command, Listed, Message, Operation, Request, Subscribe, Unread};
 pub use sharing::Sharing;
+
+/// Time between two tellings of what clients give.
+const TELL: Duration = Duration::from_secs(1);
 
 /// What the pipeline asks of the application. Tests fill it with something smaller.
 pub(super) trait Operations: Send + Sync + 'static {
@@ -197,11 +202,13 @@ impl Commands {
 
     /// The same with other waits and room for `in_flight_max`.
     fn with(store: Arc<dyn Store>, per_minute: u32, (clocks, in_flight_max): (Clocks, usize)) -> Self {
+        let rate = Rate::new(per_minute);
+        let rate = if store.cluster().is_some() { rate.among_others() } else { rate };
         let shared = Shared {
             store,
             flights: Flights::default(),
             lanes: Lanes::default(),
-            rate: Rate::new(per_minute),
+            rate,
             reads: Mutex::default(),
             room: Arc::new(Semaphore::new(in_flight_max)),
             room_max: in_flight_max,
@@ -230,6 +237,29 @@ impl Commands {
     /// Another number of commands a minute.
     pub(super) fn set_rate(&self, per_minute: u32) {
         self.shared.rate.set(per_minute);
+    }
+
+    /// Tells the other servers of the store what clients give here, and hears what they give there, as long as what is returned lives. None:
+    /// there are no others.
+    pub(super) fn keep_company(&self) -> Option<AbortOnDropHandle<()>> {
+        let cluster = self.shared.store.cluster()?;
+        let shared = Arc::clone(&self.shared);
+        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut heard = cluster.commands();
+            let mut ticks = tokio::time::interval(TELL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    _ = ticks.tick() => cluster.tell_commands(shared.rate.taken()),
+                    given = heard.recv() => match given {
+                        Ok(given) => shared.rate.take_elsewhere(given),
+                        // What was missed is not made up for.
+                        Err(RecvError::Lagged(_)) => {}
+                        Err(RecvError::Closed) => return,
+                    },
+                }
+            }
+        })))
     }
 
     /// Hands a command in. Its place in its lane is that of this call.

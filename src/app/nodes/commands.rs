@@ -3,22 +3,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use http::Method;
 use parking_lot::Mutex;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{CALLER_HEADER, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost};
+use super::{COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost, not_its_own};
 use crate::app::{App, Caller, Command, Handled, Message, Outcome, Step, Submitted};
-use crate::base::http::{HttpError, Post, post};
+use crate::base::http::{HttpError, hand_on, whole};
 use crate::protocol::{ApiError, ErrorCode, SessionId};
 
-/// Longest silence of a node that has a command.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Longest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -151,27 +148,22 @@ impl App {
     }
 
     async fn ask_node(&self, holder: &Holder, caller: &Caller, raw: Bytes) -> Result<Handled, HttpError> {
-        let passed = CallerPassed::of(caller, None).to_header();
-        let request = Post {
-            url: format!("{}{COMMAND_PATH}", holder.url),
-            bearer: self.node_secret().map(SecretString::from),
-            headers: vec![(CALLER_HEADER.to_owned(), SecretString::from(passed))],
-            accept: "application/json",
-            body: raw,
-            idle_timeout: SILENCE_MAX,
-        };
-        let mut answer = post(request).await?;
-        let mut text = Vec::new();
-        while let Some(piece) = answer.chunk().await? {
-            text.extend_from_slice(&piece);
-            if text.len() > ANSWER_BYTES_MAX {
-                return Err(HttpError::Cut { host: holder.url.clone(), cause: "its answer is too long".into() });
-            }
-        }
         let strange = |cause| HttpError::Cut { host: holder.url.clone(), cause };
-        if answer.status != 200 {
-            return Err(strange(format!("it answers with status {}", answer.status)));
+        let unsaid = |cause: String| HttpError::Connect { host: holder.url.clone(), cause };
+        let Some(key) = self.node_key() else { return Err(unsaid("nobody else has the store".into())) };
+        let request = http::Request::post(format!("{}{COMMAND_PATH}", holder.url)).body(raw);
+        let mut request = request.map_err(|cause| unsaid(cause.to_string()))?;
+        let passed = CallerPassed::of(caller, None);
+        let signed = key.sign(request.headers_mut(), (&Method::POST, COMMAND_PATH), (holder.number, &passed));
+        let answers = signed.map_err(|error| unsaid(error.to_string()))?;
+        let mut answer = hand_on(request).await?;
+        if !key.is_answer(answer.headers_mut(), &answers) {
+            return Err(not_its_own(holder));
         }
+        if answer.status() != 200 {
+            return Err(strange(format!("it answers with status {}", answer.status())));
+        }
+        let text = whole(answer, (&holder.url, ANSWER_BYTES_MAX)).await?;
         let Answered { outcome, replayed, accepted } =
             serde_json::from_slice(&text).map_err(|cause| strange(cause.to_string()))?;
         Ok(Handled { outcome: Arc::new(outcome), replayed, accepted })

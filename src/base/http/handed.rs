@@ -29,6 +29,32 @@ pub fn without_connection(headers: &mut HeaderMap) {
     }
 }
 
+/// What arrives of an address: its path and its query, as they are sent.
+///
+/// # Errors
+/// When it is no address.
+pub fn target_of(url: &str) -> Result<String, HttpError> {
+    let url = parse_url(url)?;
+    let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
+    Ok(format!("{}{query}", url.path()))
+}
+
+/// All of an answer's body, up to so many bytes.
+///
+/// # Errors
+/// [`HttpError::Cut`] when it is longer, or does not come whole.
+pub async fn whole(answer: http::Response<Body>, (host, bytes_max): (&str, usize)) -> Result<Vec<u8>, HttpError> {
+    let cut = |cause| HttpError::Cut { host: host.to_owned(), cause };
+    let (mut answer, mut body) = (reqwest::Response::from(answer), Vec::new());
+    while let Some(piece) = answer.chunk().await.map_err(|cause| cut(super::innermost(&cause.without_url())))? {
+        if body.len() + piece.len() > bytes_max {
+            return Err(cut(format!("its answer has more than {bytes_max} bytes")));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
 /// Hands it on. The answer's head has nothing of the connection that it came over; its body is still coming, for as long as it takes.
 ///
 /// # Errors

@@ -14,6 +14,8 @@ use crate::protocol::{Budget, BudgetKind, ClientId, SessionId, Spending};
 pub(super) struct Account {
     /// Without the time since this server knows of it.
     spent: Spending,
+    /// What other servers say was spent there.
+    elsewhere: Spending,
     ran: Duration,
     running: u32,
     since: Option<Instant>,
@@ -27,6 +29,11 @@ impl Account {
 
     /// All of it, now.
     pub(super) fn total(&self, now: Instant) -> Spending {
+        self.own(now).plus(self.elsewhere)
+    }
+
+    /// What was spent on this server.
+    pub(super) fn own(&self, now: Instant) -> Spending {
         let time_ms = u64::try_from(self.ran_until(now).as_millis()).unwrap_or(u64::MAX);
         self.spent.plus(Spending { time_ms, ..Spending::default() })
     }
@@ -76,6 +83,8 @@ impl Tree {
 pub(super) struct ClientAccount {
     pub(super) client: Option<ClientId>,
     state: Mutex<Span>,
+    /// When it was asked for what is spent elsewhere, last.
+    asked: Mutex<Option<Instant>>,
     pub(super) moved: watch::Sender<()>,
 }
 
@@ -84,6 +93,16 @@ struct Span {
     /// When it began, in milliseconds since 1970.
     began: u64,
     account: Account,
+    /// What other servers say was spent there, and in the span that began when.
+    elsewhere: (u64, Spending),
+}
+
+impl Span {
+    /// What was spent elsewhere counts in its own span.
+    fn count_elsewhere(&mut self) {
+        let (began, spent) = self.elsewhere;
+        self.account.elsewhere = if began == self.began { spent } else { Spending::default() };
+    }
 }
 
 /// When the span of time began in which `now` lies; all of them have one length.
@@ -93,8 +112,27 @@ pub(super) fn span_of(now_ms: u64, window_ms: u64) -> u64 {
 
 impl ClientAccount {
     pub(super) fn new(client: Option<ClientId>, (began, spent): (u64, Spending)) -> Self {
-        let state = Mutex::new(Span { began, account: Account::with(spent) });
-        Self { client, state, moved: watch::Sender::default() }
+        let state = Mutex::new(Span { began, account: Account::with(spent), ..Span::default() });
+        Self { client, state, asked: Mutex::default(), moved: watch::Sender::default() }
+    }
+
+    /// Whether it is known what was spent elsewhere so long ago.
+    pub(super) fn is_known_since(&self, longest: Duration) -> bool {
+        self.asked.lock().is_some_and(|asked| asked.elapsed() <= longest)
+    }
+
+    /// Other servers say so much was spent there in the span that began then; they were asked at that moment.
+    pub(super) fn know_elsewhere(&self, elsewhere: (u64, Spending), asked: Instant) {
+        *self.asked.lock() = Some(asked);
+        let mut span = self.state.lock();
+        let before = span.account.elsewhere;
+        span.elsewhere = elsewhere;
+        span.count_elsewhere();
+        let has_changed = span.account.elsewhere != before;
+        drop(span);
+        if has_changed {
+            self.moved.send_replace(());
+        }
     }
 
     /// Does something with what is spent in the span in which we are, and says when that began. What runs from the one before
@@ -104,7 +142,9 @@ impl ClientAccount {
         if span.began < began {
             let running = span.account.running;
             let since = Some(Instant::now());
-            *span = Span { began, account: Account { running, since, ..Account::default() } };
+            let account = Account { running, since, ..Account::default() };
+            *span = Span { began, account, elsewhere: span.elsewhere };
+            span.count_elsewhere();
         }
         act(&mut span.account)
     }
@@ -143,5 +183,27 @@ mod tests {
         // A clock that was set back gives nothing back.
         account.with(200, |account| account.add(Spending { tokens: 2, ..Spending::default() }));
         assert_eq!(tokens(100), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_spent_elsewhere_counts_and_is_not_this_servers() {
+        let account = ClientAccount::new(None, (100, Spending { tokens: 7, ..Spending::default() }));
+        let tokens = |began| {
+            account.with(began, |account| (account.own(Instant::now()).tokens, account.total(Instant::now()).tokens))
+        };
+        let spent = |tokens| Spending { tokens, ..Spending::default() };
+        let mut moved = account.moved.subscribe();
+        assert!(!account.is_known_since(Duration::from_secs(1)));
+        account.know_elsewhere((100, spent(5)), Instant::now());
+        assert_eq!((tokens(100), moved.has_changed().ok()), ((7, 12), Some(true)));
+        moved.mark_unchanged();
+        account.know_elsewhere((100, spent(5)), Instant::now());
+        assert!(account.is_known_since(Duration::from_secs(1)) && moved.has_changed().ok() == Some(false));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(!account.is_known_since(Duration::from_secs(1)));
+        account.know_elsewhere((0, spent(50)), Instant::now());
+        assert_eq!(tokens(100), (7, 7), "that was another span");
+        account.know_elsewhere((200, spent(5)), Instant::now());
+        assert_eq!([tokens(100), tokens(200)], [(7, 7), (0, 5)], "that one had not begun here yet");
     }
 }

@@ -31,6 +31,11 @@ impl<K: Eq + Hash, V> Kept<K, V> {
         self.all.get(name)
     }
 
+    /// All of them.
+    pub(super) fn each(&self) -> impl Iterator<Item = &V> {
+        self.all.values()
+    }
+
     /// Adds one. `held` says of the others which have to stay.
     pub(super) fn insert(&mut self, name: K, account: V, held: impl Fn(&V) -> bool) {
         if self.all.len() >= self.sweep_at {

@@ -7,7 +7,7 @@
 //!
 //! Promises: no request to a model and no call of a tool begins when what it takes is gone; what runs when the time is over is
 //! cut off. So tokens and money are passed at most by the requests that are under way, and calls by none but those that begin
-//! in the same moment. Where nobody set a budget, nothing is asked of the store but the rows of a tree, once.
+//! in the same moment. What a client spends on another server of the same store is known here a second later. Where nobody set a budget, nothing is asked of the store but the rows of a tree, once.
 
 mod account;
 mod asked;
@@ -18,8 +18,10 @@ mod turn;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 pub(super) use self::account::Tree;
 use self::account::{Account, ClientAccount, span_of};
@@ -31,14 +33,21 @@ use super::Terms;
 use super::live::Live;
 use crate::base::clock;
 use crate::protocol::{Budget, ClientId, SessionId, Spending};
-use crate::store::{SessionRow, Store, StoreError};
+use crate::store::{Cluster, SessionRow, Store, StoreError};
 
 /// Rows that are read at once.
 const PAGE: usize = 200;
 
+/// How old what is known of other servers may be when a turn is looked at first.
+const KNOWN_MAX: Duration = Duration::from_secs(1);
+/// Clients that are asked for at once.
+const CLIENTS: usize = 500;
+
 /// What all of a server's sessions and clients have spent, as far as somebody asks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Ledger {
+    /// The other servers of the store.
+    cluster: Option<Arc<dyn Cluster>>,
     trees: Mutex<Kept<SessionId, Weak<Tree>>>,
     clients: Mutex<Kept<Option<ClientId>, Arc<ClientAccount>>>,
     readers: Readers,
@@ -58,6 +67,36 @@ fn payer(terms: &Terms, client: Option<ClientId>, mut budgets: Budgets) -> Payer
 }
 
 impl Ledger {
+    /// One of a server among those others.
+    pub(super) fn new(cluster: Option<Arc<dyn Cluster>>) -> Self {
+        Self { cluster, ..Self::default() }
+    }
+
+    /// Looks for what clients whose turns run here have spent on other servers.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(super) async fn look_elsewhere(&self) -> Result<(), StoreError> {
+        let held: Vec<_> =
+            self.clients.lock().each().filter(|account| Arc::strong_count(account) > 1).cloned().collect();
+        for accounts in held.chunks(CLIENTS) {
+            self.know_elsewhere(accounts).await?;
+        }
+        Ok(())
+    }
+
+    async fn know_elsewhere(&self, accounts: &[Arc<ClientAccount>]) -> Result<(), StoreError> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let clients: Vec<_> = accounts.iter().map(|account| account.client.clone()).collect();
+        let asked = Instant::now();
+        let spent = cluster.spent_elsewhere(&clients).await?;
+        let spent: HashMap<_, _> = spent.into_iter().map(|row| (row.client, (row.began, row.spent))).collect();
+        for account in accounts {
+            account.know_elsewhere(spent.get(&account.client).copied().unwrap_or_default(), asked);
+        }
+        Ok(())
+    }
+
     /// The purse of a turn of which `known` is spent and not written down yet. What is spent in the tree is known as long as the
     /// session is in memory.
     ///
@@ -98,17 +137,23 @@ impl Ledger {
         window_ms: u64,
     ) -> Result<Arc<ClientAccount>, StoreError> {
         let key = client.cloned();
-        if let Some(account) = self.clients.lock().get(&key) {
+        let is_fresh = |account: &&Arc<ClientAccount>| self.cluster.is_none() || account.is_known_since(KNOWN_MAX);
+        if let Some(account) = self.clients.lock().get(&key).filter(is_fresh) {
             return Ok(Arc::clone(account));
         }
         let _alone = self.readers.of(&key).lock().await;
-        if let Some(account) = self.clients.lock().get(&key) {
-            return Ok(Arc::clone(account));
+        let known = self.clients.lock().get(&key).cloned();
+        if let Some(account) = known {
+            if !is_fresh(&&account) {
+                self.know_elsewhere(std::slice::from_ref(&account)).await?;
+            }
+            return Ok(account);
         }
         let began = span_of(clock::now_ms(), window_ms);
         let kept = store.spending(client).await?.filter(|row| row.began >= began);
         let known = kept.map_or((began, Default::default()), |row| (row.began, row.spent));
         let account = Arc::new(ClientAccount::new(key.clone(), known));
+        self.know_elsewhere(std::slice::from_ref(&account)).await?;
         // What is written down can be read again.
         self.clients.lock().insert(key, Arc::clone(&account), |account| Arc::strong_count(account) > 1);
         Ok(account)

@@ -278,7 +278,7 @@ impl Purse {
     pub(in crate::session) fn row_of_client(&self) -> Option<ClientSpending> {
         let ClientPart { account, window_ms, .. } = self.client.as_ref()?;
         let began = span_of(clock::now_ms(), *window_ms);
-        let spent = account.with(began, |account| account.total(Instant::now()));
+        let spent = account.with(began, |account| account.own(Instant::now()));
         Some(ClientSpending { client: account.client.clone(), began, spent })
     }
 

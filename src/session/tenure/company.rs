@@ -38,7 +38,7 @@ impl Manager {
     pub async fn place_for_new(&self) -> Result<Whereabouts, ApiError> {
         let Some(cluster) = self.shelf.cluster.as_deref() else { return Ok(Whereabouts::Here) };
         if cluster.is_draining() {
-            return Ok(self.another_node(cluster).await?.map_or(Whereabouts::Here, Whereabouts::At));
+            return Ok(self.another_node(cluster, None).await?.map_or(Whereabouts::Here, Whereabouts::At));
         }
         let running = *self.shelf.running.subscribe().borrow() as u64;
         let idler = self.shelf.tenure.idler.lock().clone();
@@ -70,12 +70,28 @@ impl Manager {
         *self.shelf.tenure.idler.lock() = holder;
     }
 
-    /// A node that takes sessions, the one that has least to do.
-    pub(super) async fn another_node(&self, cluster: &dyn Cluster) -> Result<Option<Holder>, ApiError> {
+    /// A node that takes sessions and has one of those labels, or of this one's: the one that has least to do. No labels: any.
+    pub(super) async fn another_node(
+        &self,
+        cluster: &dyn Cluster,
+        labels: Option<&[String]>,
+    ) -> Result<Option<Holder>, ApiError> {
         let nodes = cluster.nodes().await.map_err(|e| store_failure(&e))?;
+        let own = || nodes.iter().find(|node| node.is_self).map_or_else(Vec::new, |node| node.labels.clone());
+        let labels = labels.map_or_else(own, <[String]>::to_vec);
+        let reaches = |node: &NodeView| labels.is_empty() || node.labels.iter().any(|label| labels.contains(label));
         let others = nodes.into_iter().filter(|node| !node.is_self && node.state == NodeState::Active);
+        let others = others.filter(reaches);
         let least = others.filter(|node| node.url.is_some()).min_by_key(|node| (node.running, node.sessions));
         Ok(least.and_then(|NodeView { number, name, url, .. }| Some(Holder { number, name, url: url? })))
+    }
+
+    /// Whether another node takes what this one hands over.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn others_take(&self, cluster: &dyn Cluster) -> Result<bool, ApiError> {
+        Ok(self.another_node(cluster, None).await?.is_some())
     }
 
     /// What this node does for the others, as long as what is returned lives. None: it has the store alone.
@@ -112,6 +128,9 @@ impl Manager {
             let sessions = self.shelf.tenure.attended.lock().keys().cloned().collect();
             let clients = self.shelf.attendance.clients();
             cluster.tell_presence(Presence { sessions, clients });
+            if let Err(error) = self.shelf.ledger.look_elsewhere().await {
+                tracing::debug!(%error, "what clients spend on other servers could not be read");
+            }
             // Where it cannot be asked, all is made here.
             self.note_nodes(cluster.nodes().await.unwrap_or_default());
         }

@@ -9,9 +9,11 @@ use tokio_postgres::{Client, Row};
 use super::connect::Reach;
 use super::fault::Fault;
 use super::node::{Home, Node};
-use super::{read, schema};
+use super::read::{self, spent_of};
+use super::schema;
 use crate::store::StoreError;
 use crate::store::copy::{Kept, KeptListed, KeptRow, KeptSession};
+use crate::store::lifecycle::line_of;
 
 /// Rows that are read at once.
 const PAGE: i64 = 500;
@@ -37,6 +39,8 @@ impl Held {
         let opened = |fault: Fault| fault.told("open the database", &reach.place);
         let (client, driven) = reach.line().await.map_err(opened)?;
         schema::migrate(&client, &reach.place).await?;
+        // Of what a newer version has added nothing would be copied.
+        schema::refuse_newer(&client, &reach.place).await?;
         let node = Node::join(&client, (&Home::held_by(None), false), &reach).await?;
         let (line, line_driven) = reach.line().await.map_err(opened)?;
         let beating = node.beat(line, line_driven, reach.clone());
@@ -234,8 +238,14 @@ impl Reader<'_> {
         for row in self.rows("SELECT id, body FROM saved_grant ORDER BY id", &[]).await? {
             self.give(Kept::Grant { id: row.get(0), body: row.get(1) }).await?;
         }
-        for row in self.rows("SELECT client, began, body FROM client_spending ORDER BY client", &[]).await? {
-            self.give(Kept::Spending { client: row.get(0), began: row.get(1), body: row.get(2) }).await?;
+        // Of all servers that have shared it: whoever has the copy has it alone.
+        let sql =
+            "SELECT client, began, body FROM client_spending UNION ALL SELECT client, began, body FROM node_spending";
+        for row in spent_of(&self.rows(sql, &[]).await?)? {
+            let body = serde_json::to_string(&row.spent).map_err(|error| Fault::Refused(error.to_string()))?;
+            let (client, began) =
+                (line_of(row.client.as_ref()).to_owned(), i64::try_from(row.began).unwrap_or(i64::MAX));
+            self.give(Kept::Spending { client, began, body }).await?;
         }
         let sql = "SELECT number, name, at, fingerprint, body FROM outcome WHERE number > $1 ORDER BY number LIMIT $2";
         let mut after: i64 = 0;

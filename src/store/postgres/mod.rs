@@ -335,7 +335,8 @@ impl Store for PostgresStore {
         &'a self,
         client: Option<&'a ClientId>,
     ) -> BoxFuture<'a, Result<Option<ClientSpending>, StoreError>> {
-        let look = move |line: Client| async move { read::spending(&line, client).await };
+        let node = self.shared.is_some().then_some(self.node.number);
+        let look = move |line: Client| async move { read::spending(&line, (client, node)).await };
         Box::pin(self.read("look for what a client has spent", look))
     }
 
@@ -388,6 +389,12 @@ impl Store for PostgresStore {
     fn taken_over(&self) -> BoxFuture<'static, ()> {
         let node = self.node.clone();
         Box::pin(async move { node.ended().await })
+    }
+
+    fn out_of_touch(&self) -> Option<BoxFuture<'static, ()>> {
+        self.shared.as_ref()?;
+        let node = self.node.clone();
+        (!node.is_in_touch()).then(|| -> BoxFuture<'static, ()> { Box::pin(async move { node.in_touch().await }) })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {

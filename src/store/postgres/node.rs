@@ -6,6 +6,9 @@
 //! node knows whether a transaction happened whose end it did not hear. Silence is measured by who watches: no clock is held against
 //! another one.
 //!
+//! What is done outside of the database is not held back by that. So a node of which no beat was heard for [`TOUCH_MAX`] begins no call of a
+//! tool and no request to a model until one is.
+//!
 //! Nodes of one home (a data directory, which one process holds at a time) follow one another: a new one declares the one before it over
 //! at once.
 
@@ -27,6 +30,8 @@ use crate::store::{Load, Lock, StoreError};
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// A node that has not been seen to beat for so long may be declared over.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(4);
+/// A node of which no beat was heard for so long begins nothing: a second later another one may be in its place.
+const TOUCH_MAX: Duration = Duration::from_secs(3);
 /// Time between two looks at another node's beat.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// How long a beat may take before its connection is made anew.
@@ -45,6 +50,8 @@ pub(super) struct Node {
     left: Arc<AtomicBool>,
     /// What it has to do, as its beats tell.
     load: Arc<Mutex<Load>>,
+    /// When the newest beat was sent that was heard.
+    beaten: Arc<watch::Sender<Instant>>,
 }
 
 /// Whose node it is.
@@ -111,7 +118,7 @@ impl Node {
             others.retain(|other| !(home.shares() && other.shares));
             if others.is_empty() || beside {
                 if let Some(number) = enter(client, home, beside).await.map_err(failed)? {
-                    return Ok(Self { number, over: Arc::default(), left: Arc::default(), load: Arc::default() });
+                    return Ok(Self::numbered(number));
                 }
                 continue;
             }
@@ -141,6 +148,11 @@ impl Node {
         }
     }
 
+    fn numbered(number: i64) -> Self {
+        let beaten = Arc::new(watch::Sender::new(Instant::now()));
+        Self { number, over: Arc::default(), left: Arc::default(), load: Arc::default(), beaten }
+    }
+
     /// Beats as long as what is returned lives.
     pub(super) fn beat(&self, client: Client, driven: AbortOnDropHandle<()>, reach: Reach) -> AbortOnDropHandle<()> {
         let node = self.clone();
@@ -157,8 +169,9 @@ impl Node {
                 line = reach.line().await.ok();
             }
             let Some((client, _)) = &line else { continue };
+            let sent = Instant::now();
             match tokio::time::timeout(BEAT_MAX, self.count(client)).await {
-                Ok(Ok(true)) => {}
+                Ok(Ok(true)) => drop(self.beaten.send_replace(sent)),
                 Ok(Ok(false)) => self.end(),
                 Ok(Err(fault)) => {
                     tracing::debug!(?fault, "a beat was not heard");
@@ -192,6 +205,20 @@ impl Node {
     pub(super) async fn ended(&self) {
         // The sender is our own.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// Whether it is known that no other node is in its place.
+    pub(super) fn is_in_touch(&self) -> bool {
+        !self.is_over() && self.beaten.borrow().elapsed() < TOUCH_MAX
+    }
+
+    /// Waits until that is known; for ever, where another one is.
+    pub(super) async fn in_touch(&self) {
+        let mut beaten = self.beaten.subscribe();
+        while !self.is_in_touch() {
+            // The sender is our own.
+            drop(beaten.changed().await);
+        }
     }
 
     /// Notes that it was declared over.
@@ -289,4 +316,26 @@ pub(super) async fn declare_over(client: &Client, number: i64, beat: Option<i64>
         AND ($2::bigint IS NULL OR $2 = (SELECT beat FROM node_beat WHERE node = $1))";
     client.execute(sql, &[&number, &beat]).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_is_not_heard_begins_nothing() {
+        let node = Node::numbered(1);
+        assert!(node.is_in_touch() && node.in_touch().now_or_never().is_some());
+        let Some(long_ago) = Instant::now().checked_sub(TOUCH_MAX) else { return };
+        node.beaten.send_replace(long_ago);
+        let waiting = node.clone();
+        let mut waiting = tokio::spawn(async move { waiting.in_touch().await });
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut waiting).await.is_err());
+        node.beaten.send_replace(Instant::now());
+        waiting.await.expect("it is heard again");
+        node.end();
+        assert!(!node.is_in_touch() && node.in_touch().now_or_never().is_none(), "another one is in its place");
+    }
 }

@@ -1,5 +1,6 @@
 //! Reading: every query that is not part of a write.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use deadpool_postgres::Client;
@@ -9,7 +10,8 @@ use tokio_postgres::{Row, Statement};
 
 use super::fault::Fault;
 use super::fork::{self, SEGMENTS, Segment};
-use crate::protocol::{ClientId, Event, RequestId, SessionId, SessionStatus, TurnId};
+use crate::protocol::{ClientId, Event, RequestId, SessionId, SessionStatus, Spending, TurnId};
+use crate::store::lifecycle::line_of;
 use crate::store::turn::TurnBody;
 use crate::store::{
     ClientSpending, GrantRow, OutcomeRow, OutcomesKept, Said, SessionRow, StoreError, TurnRow, Which, record,
@@ -359,11 +361,45 @@ pub(super) async fn grants(client: &Client) -> Read<Vec<GrantRow>> {
 }
 
 /// No client has an empty name: that row is of all that say none.
-pub(super) async fn spending(client: &Client, whose: Option<&ClientId>) -> Read<Option<ClientSpending>> {
-    let name = whose.map_or("", ClientId::as_str);
-    let row = one(client, "SELECT began, body FROM client_spending WHERE client = $1", &[&name]).await?;
-    let read = |row: &Row| Ok(ClientSpending { client: whose.cloned(), began: number(row, 0), spent: json(row, 1)? });
-    row.as_ref().map(read).transpose()
+/// What a client has spent, in the newest span of time in which it has spent anything. `node`: on that one; else on all.
+pub(super) async fn spending(
+    client: &Client,
+    (whose, node): (Option<&ClientId>, Option<i64>),
+) -> Read<Option<ClientSpending>> {
+    let sql = "SELECT client, began, body FROM node_spending WHERE client = $1 AND ($2::bigint IS NULL OR node = $2)
+        UNION ALL SELECT client, began, body FROM client_spending WHERE client = $1 AND $2::bigint IS NULL";
+    let statement = client.prepare_cached(sql).await?;
+    let rows = client.query(&statement, &[&line_of(whose), &node]).await?;
+    Ok(spent_of(&rows)?.pop())
+}
+
+/// What clients have spent on all nodes but that one.
+pub(super) async fn spent_but_on(
+    client: &Client,
+    (clients, node): (&[Option<ClientId>], i64),
+) -> Read<Vec<ClientSpending>> {
+    let names: Vec<&str> = clients.iter().map(|client| line_of(client.as_ref())).collect();
+    let sql = "SELECT client, began, body FROM node_spending WHERE client = ANY ($1) AND node <> $2
+        UNION ALL SELECT client, began, body FROM client_spending WHERE client = ANY ($1)";
+    let statement = client.prepare_cached(sql).await?;
+    spent_of(&client.query(&statement, &[&names, &node]).await?)
+}
+
+/// Adds up, for each client, what lies in its newest span of time.
+pub(super) fn spent_of(rows: &[Row]) -> Read<Vec<ClientSpending>> {
+    let mut sums: BTreeMap<&str, ClientSpending> = BTreeMap::new();
+    for row in rows {
+        let (name, began, spent) = (row.get::<_, &str>(0), number(row, 1), json(row, 2)?);
+        let client = (!name.is_empty()).then(|| name.parse()).transpose();
+        let client = client.map_err(|cause| unreadable("client", cause))?;
+        let sum = sums.entry(name).or_insert_with(|| ClientSpending { client, began, spent: Spending::default() });
+        if began > sum.began {
+            (sum.began, sum.spent) = (began, spent);
+        } else if began == sum.began {
+            sum.spent = sum.spent.plus(spent);
+        }
+    }
+    Ok(sums.into_values().collect())
 }
 
 pub(super) async fn outcome(client: &Client, name: &str) -> Read<Option<OutcomeRow>> {

@@ -14,7 +14,9 @@ pub(super) const LOCK: i64 = 0x73_69_6d_73_65;
 /// Sessions of one partition of the log.
 const PARTITION_SESSIONS: i64 = 1 << 17;
 
-/// Step N leads from version N to N + 1. Steps are added, never changed.
+/// Step N leads from version N to N + 1. Steps are added, never changed. From version 3 on, `simse_schema.oldest` says which version a
+/// program has to know at least to work with the tables as they are: so servers of two versions work side by side while they are replaced
+/// one after the other. A step that only adds leaves it as it is.
 const STEPS: &[&str] = &[
     "
     CREATE SEQUENCE session_number AS bigint;
@@ -125,6 +127,17 @@ const STEPS: &[&str] = &[
     CREATE TABLE note (kind text COLLATE \"C\", id text COLLATE \"C\", body text NOT NULL, PRIMARY KEY (kind, id));
     CREATE TABLE cluster (one boolean PRIMARY KEY CHECK (one), secret text NOT NULL);
 ",
+    "
+    ALTER TABLE simse_schema ADD COLUMN oldest bigint NOT NULL DEFAULT 3;
+    ALTER TABLE log_end ADD COLUMN labels text[] NOT NULL DEFAULT '{}';
+    CREATE TABLE node_spending (
+        client text COLLATE \"C\" NOT NULL,
+        node bigint NOT NULL,
+        began bigint NOT NULL,
+        body text NOT NULL,
+        PRIMARY KEY (client, node)
+    ) WITH (fillfactor = 50);
+",
 ];
 
 /// Brings the tables to the newest version. Others who come at the same time wait.
@@ -146,8 +159,15 @@ async fn steps(client: &Client, place: &Place) -> Result<(), StoreError> {
     if found.and_then(|row| row.get::<_, Option<String>>(0)).is_none() {
         client.batch_execute(made).await.map_err(failed)?;
     }
-    let found: i64 = client.query_one("SELECT version FROM simse_schema", &[]).await.map_err(failed)?.get(0);
+    // The column is not in tables of versions that know nothing of it.
+    let versions = "SELECT version, (to_jsonb(simse_schema) ->> 'oldest')::bigint FROM simse_schema";
+    let row = client.query_one(versions, &[]).await.map_err(failed)?;
+    let (found, oldest): (i64, Option<i64>) = (row.get(0), row.get(1));
     let known = newest();
+    if found > known && oldest.is_some_and(|oldest| oldest <= known) {
+        tracing::info!(%place, version = found, known, "the database is newer than this program, which works with it still");
+        return Ok(());
+    }
     let done = usize::try_from(found).ok().filter(|done| *done <= STEPS.len());
     let Some(done) = done else {
         return Err(StoreError::TooNew { path: place.to_string().into(), found, known });
@@ -164,6 +184,14 @@ async fn steps(client: &Client, place: &Place) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Refuses tables that a newer version has added to, also where this one could work with them.
+pub(super) async fn refuse_newer(client: &Client, place: &Place) -> Result<(), StoreError> {
+    let row = client.query_one("SELECT version FROM simse_schema", &[]).await;
+    let found = row.map_err(|fault| Fault::from(fault).told("look for the version of the database", place))?.get(0);
+    let known = newest();
+    if found > known { Err(StoreError::TooNew { path: place.to_string().into(), found, known }) } else { Ok(()) }
 }
 
 /// The version that this program makes.

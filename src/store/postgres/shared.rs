@@ -18,11 +18,16 @@ use super::fault::Fault;
 use super::node::{LOOK, Node, SILENCE_MAX, declare_silent, others};
 use super::read;
 use super::tidings::Tidings;
-use crate::protocol::{NodeState, NodeView, SessionId};
-use crate::store::{BoxFuture, Cluster, Held, Holder, Load, Presence, StoreError, Unfinished};
+use crate::protocol::{ClientId, NodeState, NodeView, SessionId};
+use crate::store::{
+    BoxFuture, ClientSpending, Cluster, CommandsGiven, Held, Holder, Load, Presence, StoreError, Unfinished,
+};
 
 /// Whether the node of a row `log_end` is there.
 const HAS_HOLDER: &str = "EXISTS (SELECT 1 FROM node WHERE node.number = log_end.holder AND NOT node.is_over)";
+/// Whether node `$2` reaches the workspace of a row `log_end`: where it has labels, they have one in common.
+const IN_REACH: &str =
+    "(log_end.labels = '{}' OR EXISTS (SELECT 1 FROM node WHERE node.number = $2 AND node.labels && log_end.labels))";
 /// The own beat stands still for so long: so does whatever writes.
 const STALL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// After so long without a look nothing is known of the time between.
@@ -170,18 +175,21 @@ async fn secret(client: &Client) -> Result<String, Fault> {
 }
 
 async fn look(client: &deadpool_postgres::Client, own: i64, id: &SessionId) -> Result<Held, Fault> {
-    let sql = "SELECT coalesce(session.root, session.id), node.number, node.name, node.url
+    let sql = format!(
+        "SELECT coalesce(session.root, session.id), node.number, node.name, node.url, log_end.labels, {IN_REACH}
         FROM session JOIN log_end ON log_end.session = session.number
         LEFT JOIN node ON node.number = log_end.holder AND NOT node.is_over
-        WHERE session.id = $1";
-    let statement = client.prepare_cached(sql).await?;
-    let Some(row) = client.query_opt(&statement, &[&id.as_str()]).await? else { return Ok(Held::Nowhere) };
+        WHERE session.id = $1"
+    );
+    let statement = client.prepare_cached(&sql).await?;
+    let Some(row) = client.query_opt(&statement, &[&id.as_str(), &own]).await? else { return Ok(Held::Nowhere) };
     let root: SessionId = row.get::<_, &str>(0).parse().map_err(|_| Fault::Refused("an id that is none".into()))?;
     let (number, name, url): (Option<i64>, Option<String>, Option<String>) = (row.get(1), row.get(2), row.get(3));
     Ok(match (number, name, url) {
         (Some(number), ..) if number == own => Held::Here { root },
         (Some(number), Some(name), Some(url)) => Held::Elsewhere(Holder { number, name, url }),
-        _ => Held::Free { root },
+        _ if row.get(5) => Held::Free { root },
+        _ => Held::OutOfReach { labels: row.get(4) },
     })
 }
 
@@ -189,7 +197,8 @@ async fn take(client: &Client, own: i64, root: &SessionId) -> Result<bool, Fault
     let sql = format!(
         "WITH free AS (
             SELECT log_end.session FROM log_end JOIN session ON session.number = log_end.session
-            WHERE (session.id = $1 OR session.root = $1) AND NOT {HAS_HOLDER} ORDER BY 1 FOR UPDATE OF log_end
+            WHERE (session.id = $1 OR session.root = $1) AND NOT {HAS_HOLDER} AND {IN_REACH}
+            ORDER BY 1 FOR UPDATE OF log_end
         )
         UPDATE log_end SET holder = $2 FROM free WHERE log_end.session = free.session
             AND EXISTS (SELECT 1 FROM node WHERE number = $2 AND NOT is_over AND NOT is_draining)"
@@ -268,17 +277,17 @@ impl Cluster for SharedDatabase {
     }
 
     fn left_behind(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (limit, own) = (i64::try_from(limit).unwrap_or(i64::MAX), self.node.number);
         let work = move |line: deadpool_postgres::Client| async move {
             let sql = format!(
                 "SELECT root FROM (
                     SELECT DISTINCT coalesce(session.root, session.id) AS root FROM session
                     JOIN log_end ON log_end.session = session.number
                     WHERE (session.number IN (SELECT session FROM turn WHERE open) OR session.children IS NOT NULL)
-                        AND NOT {HAS_HOLDER}
+                        AND NOT {HAS_HOLDER} AND {IN_REACH}
                 ) AS left_behind ORDER BY random() LIMIT $1"
             );
-            let rows = line.query(&sql, &[&limit]).await?;
+            let rows = line.query(&sql, &[&limit, &own]).await?;
             let root = |row: &tokio_postgres::Row| row.get::<_, &str>(0).parse();
             rows.iter().map(root).collect::<Result<_, _>>().map_err(|_| Fault::Refused("an id that is none".into()))
         };
@@ -345,6 +354,16 @@ impl Cluster for SharedDatabase {
         Box::pin(self.query("read what all servers know", work))
     }
 
+    fn spent_elsewhere<'a>(
+        &'a self,
+        clients: &'a [Option<ClientId>],
+    ) -> BoxFuture<'a, Result<Vec<ClientSpending>, StoreError>> {
+        let own = self.node.number;
+        let work =
+            move |line: deadpool_postgres::Client| async move { read::spent_but_on(&line, (clients, own)).await };
+        Box::pin(self.query("look for what clients have spent on other servers", work))
+    }
+
     fn changes(&self) -> watch::Receiver<u64> {
         self.tidings.changes()
     }
@@ -370,6 +389,14 @@ impl Cluster for SharedDatabase {
 
     fn presence(&self) -> broadcast::Receiver<Presence> {
         self.tidings.presence()
+    }
+
+    fn tell_commands(&self, given: Vec<CommandsGiven>) {
+        self.tidings.tell_commands(given);
+    }
+
+    fn commands(&self) -> broadcast::Receiver<Vec<CommandsGiven>> {
+        self.tidings.commands()
     }
 
     fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>> {

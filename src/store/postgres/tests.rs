@@ -6,10 +6,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::connect::Reach;
-use super::{Home, PostgresStore};
-use crate::protocol::{TurnId, TurnStatus};
+use super::{Doorway, Home, PostgresStore};
+use crate::protocol::{ClientId, Spending, TurnId, TurnStatus};
 use crate::store::conformance::{Shared, append, create, numbers, put, row, save, session_id};
-use crate::store::{Store as _, StoreError, Write, commit, hold_directory};
+use crate::store::copy::{self, Place};
+use crate::store::{ClientSpending, Held, SqliteStore, Store as _, StoreError, Write, commit, hold_directory};
 
 #[path = "../../../tests/it/support/postgres.rs"]
 mod server;
@@ -31,6 +32,14 @@ impl Postgres {
     async fn open_beside(&self) -> PostgresStore {
         let reach = Reach::of(&self.url(), None).expect("an address");
         PostgresStore::open_as(reach, Home::held_by(None), true).await.expect("opens")
+    }
+
+    /// As one of the servers that share it, which reaches workspaces with those labels.
+    async fn share(&self, labels: &[&str]) -> Shared {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        let doorway = Doorway { url: "http://127.0.0.1:9".to_owned(), labels };
+        let home = Home::held_by(None).sharing(doorway);
+        Arc::new(PostgresStore::open((&self.url(), None), home).await.expect("opens"))
     }
 
     /// Does something over a connection of its own.
@@ -144,9 +153,21 @@ async fn forks_share_rows_and_what_is_deleted_is_swept_up() {
 async fn newer_tables_are_refused_and_a_database_that_is_away_is_said() {
     let Some(postgres) = Postgres::start() else { return };
     drop(postgres.open().await);
-    postgres.raw("UPDATE simse_schema SET version = 99").await;
+    postgres.raw("UPDATE simse_schema SET version = 99, oldest = 99").await;
     let refused = postgres.try_open(None).await.err();
     assert!(matches!(&refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
+    // Tables that were only added to are worked with as if nothing had been.
+    let added =
+        "UPDATE simse_schema SET version = 4; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (one text)";
+    postgres.raw(added).await;
+    let store = postgres.open().await;
+    put(&store, vec![create("a"), append("a", None, 1..=2)]).await;
+    assert_eq!(numbers(&store, "a", 0, 9).await, [1, 2]);
+    store.close().await.expect("closes");
+    assert_eq!(postgres.raw("SELECT version FROM simse_schema").await, ["4"], "it is not put back");
+    postgres.raw("UPDATE simse_schema SET oldest = 4").await;
+    let refused = postgres.try_open(None).await.err();
+    assert!(matches!(&refused, Some(StoreError::TooNew { found: 4, known: 3, .. })), "{refused:?}");
     postgres.tell("stop");
     let refused = postgres.try_open(None).await.err().map(|error| error.to_string());
     assert!(refused.as_ref().is_some_and(|said| said.contains("127.0.0.1") && said.contains("refused")), "{refused:?}");
@@ -315,4 +336,85 @@ async fn what_takes_too_long_is_given_up_and_everything_else_goes_on() {
     line.batch_execute("COMMIT").await.expect("given back");
     put(&impatient, vec![append("a", None, 1..=1)]).await;
     assert_eq!(numbers(&impatient, "a", 0, 9).await, [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_reach_a_workspace_takes_none_of_its_sessions() {
+    let Some(postgres) = Postgres::start() else { return };
+    let [one, both, other, none] = [
+        postgres.share(&["one"]).await,
+        postgres.share(&["one", "two"]).await,
+        postgres.share(&["two"]).await,
+        postgres.share(&[]).await,
+    ];
+    let turn = TurnId::generate();
+    let open = |id: &str| vec![create(id), append(id, None, 1..=1), save(id, &turn, TurnStatus::Queued)];
+    put(&one, open("labelled")).await;
+    put(&none, open("free")).await;
+    let root = |id: &str| session_id(id);
+    let look = async |store: &Shared, id: &str| store.cluster().expect("shared").look(&root(id)).await;
+    assert!(matches!(look(&other, "labelled").await, Ok(Held::Elsewhere(_))), "as long as it is there");
+    one.close().await.expect("closes");
+    none.close().await.expect("closes");
+    let labels = vec!["one".to_owned()];
+    let later = postgres.share(&[]).await;
+    for store in [&other, &later] {
+        let cluster = store.cluster().expect("shared");
+        assert_eq!(look(store, "labelled").await, Ok(Held::OutOfReach { labels: labels.clone() }));
+        assert_eq!(cluster.take(&root("labelled")).await, Ok(false));
+        assert_eq!(cluster.left_behind(9).await, Ok(vec![root("free")]));
+    }
+    assert_eq!(look(&both, "labelled").await, Ok(Held::Free { root: root("labelled") }));
+    let cluster = both.cluster().expect("shared");
+    let mut left = cluster.left_behind(9).await.expect("read");
+    left.sort();
+    assert_eq!(left, [root("free"), root("labelled")]);
+    assert_eq!(cluster.take(&root("labelled")).await, Ok(true));
+    put(&both, vec![append("labelled", None, 2..=2)]).await;
+    // It stays where it can be reached: not with the labels of whoever had it last.
+    both.close().await.expect("closes");
+    assert_eq!(look(&other, "labelled").await, Ok(Held::OutOfReach { labels }));
+    assert_eq!(other.cluster().expect("shared").take(&root("free")).await, Ok(true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_spends_is_added_up_over_all_servers() {
+    let Some(postgres) = Postgres::start() else { return };
+    let client = |name: &str| Some(name.parse::<ClientId>().expect("an id"));
+    let spent = |name: &str, began, tokens| {
+        let spent = Spending { tokens, ..Spending::default() };
+        ClientSpending { client: Some(name).filter(|name| !name.is_empty()).and_then(client), began, spent }
+    };
+    let save = |row: ClientSpending| vec![Write::SaveSpending(Box::new(row))];
+    let alone = postgres.open().await;
+    put(&alone, save(spent("a", 100, 1))).await;
+    alone.close().await.expect("closes");
+    let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
+    put(&one, save(spent("a", 100, 2))).await;
+    put(&one, save(spent("", 100, 7))).await;
+    put(&two, save(spent("a", 100, 20))).await;
+    put(&two, save(spent("a", 100, 40))).await;
+    assert_eq!(one.spending(client("a").as_ref()).await, Ok(Some(spent("a", 100, 2))));
+    assert_eq!(two.spending(None).await, Ok(None));
+    let all = [client("a"), client("b"), None];
+    let elsewhere = async |store: &Shared| store.cluster().expect("shared").spent_elsewhere(&all).await;
+    assert_eq!(elsewhere(&one).await, Ok(vec![spent("a", 100, 41)]));
+    assert_eq!(elsewhere(&two).await, Ok(vec![spent("", 100, 7), spent("a", 100, 3)]));
+    // The next span, and a clock that is late.
+    put(&two, save(spent("a", 200, 5))).await;
+    put(&one, save(spent("a", 100, 3))).await;
+    assert_eq!(elsewhere(&one).await, Ok(vec![spent("a", 200, 5)]));
+    put(&one, save(spent("a", 200, 6))).await;
+    one.close().await.expect("closes");
+    two.close().await.expect("closes");
+    let copy = tempfile::tempdir().expect("a directory");
+    let (from, to) = (Place::Database(postgres.url().into(), None), Place::Directory(copy.path().to_owned()));
+    copy::copy(from, to).await.expect("copied");
+    let copy = SqliteStore::open(copy.path()).expect("opens");
+    assert_eq!(copy.spending(client("a").as_ref()).await, Ok(Some(spent("a", 200, 11))));
+    // Who has it alone again goes on with all of it.
+    let alone = postgres.open().await;
+    assert_eq!(alone.spending(client("a").as_ref()).await, Ok(Some(spent("a", 200, 11))));
+    put(&alone, save(spent("a", 200, 12))).await;
+    assert_eq!(alone.spending(client("a").as_ref()).await, Ok(Some(spent("a", 200, 12))));
 }

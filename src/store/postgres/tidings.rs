@@ -20,8 +20,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::connect::Reach;
 use super::fault::Fault;
 use super::node::Node;
-use crate::store::Presence;
 use crate::store::lifecycle::Bell;
+use crate::store::{CommandsGiven, Presence};
 
 /// The channel.
 const CHANNEL: &str = "simse";
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const BELL_ROUNDS: u64 = 5;
 /// Pause before a connection is made anew.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Sessions or clients of one message about who is there.
+/// Sessions or clients of one message about who is there, or what they do.
 const PRESENT_MAX: usize = 25;
 /// Such messages that wait for who takes them.
 const PRESENCES_MAX: usize = 64;
@@ -56,6 +56,7 @@ pub(super) struct Tidings {
     /// Counts what may have changed of what all nodes know.
     changes: watch::Sender<u64>,
     presence: broadcast::Sender<Presence>,
+    commands: broadcast::Sender<Vec<CommandsGiven>>,
 }
 
 /// What has not been told yet.
@@ -64,6 +65,7 @@ struct Waiting {
     sessions: BTreeMap<i64, u64>,
     clients: BTreeSet<String>,
     presence: Presence,
+    commands: Vec<CommandsGiven>,
     freed: bool,
     changed: bool,
 }
@@ -82,6 +84,9 @@ struct Words {
     /// Who is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     presence: Option<Presence>,
+    /// Commands that were given there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<CommandsGiven>,
     /// It has given up sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     freed: bool,
@@ -103,6 +108,7 @@ impl Tidings {
             departures: watch::Sender::new(0),
             changes: watch::Sender::new(0),
             presence: broadcast::Sender::new(PRESENCES_MAX),
+            commands: broadcast::Sender::new(PRESENCES_MAX),
         }
     }
 
@@ -140,6 +146,19 @@ impl Tidings {
     /// What others tell of it.
     pub(super) fn presence(&self) -> broadcast::Receiver<Presence> {
         self.presence.subscribe()
+    }
+
+    /// Tells of commands that were given here.
+    pub(super) fn tell_commands(&self, given: Vec<CommandsGiven>) {
+        if !given.is_empty() && self.has_company.load(Ordering::Acquire) {
+            self.waiting.lock().commands = given;
+            self.more.notify_one();
+        }
+    }
+
+    /// What others tell of it.
+    pub(super) fn commands(&self) -> broadcast::Receiver<Vec<CommandsGiven>> {
+        self.commands.subscribe()
     }
 
     /// Tells that sessions were given up.
@@ -251,6 +270,9 @@ impl Tidings {
             // Nobody listens: nobody has to know.
             let _ = self.presence.send(presence);
         }
+        if !words.commands.is_empty() {
+            let _ = self.commands.send(words.commands);
+        }
         if words.freed {
             self.note_departure();
         }
@@ -326,7 +348,7 @@ async fn ends(client: &Client, sessions: &[i64]) -> Result<HashMap<i64, u64>, Fa
 
 /// As few messages as have room for all of it.
 fn messages(node: i64, waiting: Waiting) -> Vec<String> {
-    let Waiting { sessions, clients, presence, freed, changed } = waiting;
+    let Waiting { sessions, clients, presence, commands, freed, changed } = waiting;
     let (mut texts, mut words, mut bytes) = (Vec::new(), Words { node, ..Words::default() }, 0);
     let mut close = |words: &mut Words, bytes: &mut usize| {
         *bytes = 0;
@@ -361,6 +383,9 @@ fn messages(node: i64, waiting: Waiting) -> Vec<String> {
     for clients in presence.clients.chunks(PRESENT_MAX) {
         let presence = Presence { sessions: Vec::new(), clients: clients.to_vec() };
         texts.extend(serde_json::to_string(&Words { node, presence: Some(presence), ..Words::default() }));
+    }
+    for commands in commands.chunks(PRESENT_MAX) {
+        texts.extend(serde_json::to_string(&Words { node, commands: commands.to_vec(), ..Words::default() }));
     }
     texts
 }
@@ -402,20 +427,31 @@ mod tests {
             sessions: vec!["s".repeat(128).parse().expect("an id"); 30],
             clients: vec![Some("c".repeat(128).parse().expect("an id")), None],
         };
-        let waiting =
-            Waiting { sessions: sessions.clone(), clients: clients.clone(), presence, freed: true, changed: true };
+        let given = |n: u32| CommandsGiven { client: "\"".repeat(120), control: true, count: n };
+        let commands: Vec<CommandsGiven> = (0..60).map(given).collect();
+        let (was, named_all) = (sessions.clone(), clients.clone());
+        let waiting = Waiting {
+            sessions: was,
+            clients: named_all,
+            presence,
+            commands: commands.clone(),
+            freed: true,
+            changed: true,
+        };
         let texts = messages(7, waiting);
         assert!(texts.iter().all(|text| text.len() < 8_000), "{:?}", texts.iter().map(String::len).max());
         let (mut told, mut named, mut present, mut freed) = (BTreeMap::new(), BTreeSet::new(), 0, 0);
+        let mut done = Vec::new();
         for text in &texts {
             let words: Words = serde_json::from_str(text).expect("ours");
             assert_eq!(words.node, 7);
             told.extend(words.sessions);
             named.extend(words.clients);
+            done.extend(words.commands);
             present += words.presence.map_or(0, |presence| presence.sessions.len() + presence.clients.len());
             freed += u32::from(words.freed && words.changed);
         }
-        assert_eq!((told, named, present, freed), (sessions, clients, 32, 1));
+        assert_eq!((told, named, present, freed, done), (sessions, clients, 32, 1, commands));
         assert!(messages(7, Waiting::default()).is_empty());
     }
 }

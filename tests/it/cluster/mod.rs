@@ -27,6 +27,7 @@ mod net;
 mod nodes;
 mod relay;
 mod restored;
+mod shared;
 mod socket;
 mod taken;
 mod together;

@@ -30,7 +30,7 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// Words of a long answer, and the time between them: 4 s.
 const LONG: (usize, Duration) = (400, Duration::from_millis(10));
 
-/// As for the crash runs, and `long`: words for seconds, and `open`: words, and no end.
+/// As for the crash runs, and `long`: words for seconds, `open`: words, and no end, and `ticks`: calls without end.
 fn script() -> Script {
     let usual = crash::script();
     let words: Vec<String> = (0..LONG.0).map(|n| format!("w{n} ")).collect();
@@ -38,6 +38,10 @@ fn script() -> Script {
         let (said, called) = crash::last_prompt(request);
         if said.contains("open") {
             return Answer::silence_after(&["so ", "far "]);
+        }
+        if said.contains("ticks") {
+            let tick = serde_json::json!({ "command": "echo tick >> ticks; sleep 0.1" });
+            return Answer::calls("", &[(&uuid::Uuid::new_v4().to_string(), "bash", tick)]);
         }
         if called || !said.contains("long") {
             return usual(request);
@@ -54,6 +58,7 @@ struct Node {
     /// Its way to the database.
     relay: Relay,
     data: PathBuf,
+    arguments: Vec<&'static str>,
 }
 
 impl Node {
@@ -83,6 +88,8 @@ struct Ground {
     database: &'static str,
     /// Where its sessions work. None: in a directory of its own.
     work: Option<PathBuf>,
+    /// What each node is told beside the usual.
+    arguments: Vec<Vec<&'static str>>,
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -109,24 +116,32 @@ fn furnish(data: &Path) {
 impl Cluster {
     /// Starts so many nodes, and waits until they know of each other. None: there is no PostgreSQL on this machine.
     pub async fn start(count: usize) -> Option<Arc<Self>> {
+        Self::with(&vec![&[][..]; count]).await
+    }
+
+    /// The same, each with arguments of its own.
+    pub async fn with(arguments: &[&[&'static str]]) -> Option<Arc<Self>> {
         let postgres = Arc::new(tokio::task::block_in_place(Postgres::start)?);
-        Some(Self::begun(count, Ground { net: None, postgres, database: "postgres", work: None }).await)
+        let arguments: Vec<Vec<&'static str>> = arguments.iter().map(|own| own.to_vec()).collect();
+        let count = arguments.len();
+        Some(Self::begun(count, Ground { net: None, postgres, database: "postgres", work: None, arguments }).await)
     }
 
     /// The same, with a network between them. None: this machine does not allow that, either.
     pub async fn apart(count: usize) -> Option<Arc<Self>> {
         let net = Some(tokio::task::block_in_place(|| Net::start(count))?);
         let postgres = Arc::new(tokio::task::block_in_place(Postgres::start)?);
-        Some(Self::begun(count, Ground { net, postgres, database: "postgres", work: None }).await)
+        let arguments = Vec::new();
+        Some(Self::begun(count, Ground { net, postgres, database: "postgres", work: None, arguments }).await)
     }
 
     /// Starts so many others over another database of the same PostgreSQL, whose sessions work at the same place.
     pub async fn over(&self, database: &'static str, count: usize) -> Arc<Self> {
         let (postgres, work) = (Arc::clone(&self.postgres), Some(self.work.clone()));
-        Self::begun(count, Ground { net: None, postgres, database, work }).await
+        Self::begun(count, Ground { net: None, postgres, database, work, arguments: Vec::new() }).await
     }
 
-    async fn begun(count: usize, Ground { net, postgres, database, work }: Ground) -> Arc<Self> {
+    async fn begun(count: usize, Ground { net, postgres, database, work, arguments }: Ground) -> Arc<Self> {
         let home = tempfile::tempdir().expect("a directory");
         let work = work.unwrap_or_else(|| {
             let own = home.path().join("work");
@@ -144,6 +159,7 @@ impl Cluster {
                 child: Mutex::new(None),
                 relay: Relay::start(here, postgres.port()).await,
                 data,
+                arguments: arguments.get(number).cloned().unwrap_or_default(),
             });
         }
         let model = ModelServer::start_on(0, script(), false).await;
@@ -225,7 +241,7 @@ impl Cluster {
         command.args(["--openai-base-url", &model.unwrap_or_else(|| self.model.base_url()), "--store", &store]);
         command.args(["--host", &node.host.to_string(), "--port", &self.at(number).port().to_string()]);
         command.args(["--node-url", &self.url(number)]);
-        command.arg("--data-dir").arg(&node.data).arg("--cwd").arg(&self.work);
+        command.args(&node.arguments).arg("--data-dir").arg(&node.data).arg("--cwd").arg(&self.work);
         command.arg("--port-file").arg(node.data.with_extension("port"));
         command.env("SIMSE_INTERRUPT_GRACE_MS", "300").env_remove("OPENAI_API_KEY").env_remove("PGPASSWORD");
         command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);

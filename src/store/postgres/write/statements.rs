@@ -44,8 +44,9 @@ statements! {
         SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[],
             $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])",
     // What is made under a session goes where that one is.
-    create_ends: "INSERT INTO log_end (session, seq, head, holder)
-        SELECT new.session, new.seq, new.head, coalesce(above.holder, $4)
+    create_ends: "INSERT INTO log_end (session, seq, head, holder, labels)
+        SELECT new.session, new.seq, new.head, coalesce(above.holder, $4),
+            coalesce(above.labels, (SELECT labels FROM node WHERE number = $4), '{}')
         FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $5::text[]) AS new (session, seq, head, root)
         LEFT JOIN session ON session.id = new.root LEFT JOIN log_end AS above ON above.session = session.number",
     update_sessions: "UPDATE session SET status = new.status, version = new.version, updated_at = new.updated_at,
@@ -73,6 +74,10 @@ statements! {
         ON CONFLICT (id) DO UPDATE SET body = excluded.body",
     delete_grants: "DELETE FROM saved_grant WHERE id = ANY ($1)",
     forget_spending: "DELETE FROM client_spending WHERE began < $1",
+    // Who has the database alone has added up what others had spent.
+    forget_node_spending: "DELETE FROM node_spending WHERE began < $1 OR client = $2",
+    save_node_spending: "INSERT INTO node_spending (client, node, began, body) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (client, node) DO UPDATE SET began = excluded.began, body = excluded.body",
     save_spending: "INSERT INTO client_spending (client, began, body) VALUES ($1, $2, $3)
         ON CONFLICT (client) DO UPDATE SET began = excluded.began, body = excluded.body",
     save_outcomes: "INSERT INTO outcome (name, at, fingerprint, body, node)
@@ -271,7 +276,7 @@ impl Statements {
             self.turns(client, plan),
             self.said(client, plan),
             self.questions(client, plan),
-            self.grants(client, plan),
+            self.grants(client, plan, node),
             self.outcomes(client, plan, node),
         )?;
         Ok(outcomes)
@@ -325,7 +330,7 @@ impl Statements {
         Ok(())
     }
 
-    async fn grants(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
+    async fn grants(&self, client: &Client, plan: &Plan, node: i64) -> Result<(), Fault> {
         let saved = plan.grants.iter().filter_map(|(id, body)| Some((id.as_str(), body.as_deref()?)));
         let (ids, bodies): (Vec<&str>, Vec<&str>) = saved.unzip();
         if !ids.is_empty() {
@@ -340,7 +345,13 @@ impl Statements {
             let (name, began) = (row.client.as_ref().map_or("", ClientId::as_str), number(row.began));
             let body = serde_json::to_string(&row.spent).map_err(|error| Fault::Refused(error.to_string()))?;
             client.execute(&self.forget_spending, &[&began]).await?;
-            client.execute(&self.save_spending, &[&name, &began, &body]).await?;
+            let alone = (!plan.shares).then_some(name);
+            client.execute(&self.forget_node_spending, &[&began, &alone]).await?;
+            if plan.shares {
+                client.execute(&self.save_node_spending, &[&name, &node, &began, &body]).await?;
+            } else {
+                client.execute(&self.save_spending, &[&name, &began, &body]).await?;
+            }
         }
         Ok(())
     }
