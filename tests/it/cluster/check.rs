@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::forked::{Beginning, beginning};
+use super::forked::beginning;
 use super::ledger::Session;
 use super::load::{Common, PATIENCE};
 use super::nodes::LOOK;
@@ -22,7 +22,7 @@ pub const INTERRUPTED: &str = "interrupted by";
 struct Turn {
     prompts: Vec<String>,
     ends: Vec<String>,
-    /// It waited where a fork began, and goes no further.
+    /// It waited where a fork began, and goes no further there.
     is_left: bool,
 }
 
@@ -141,15 +141,15 @@ fn faults(session: &Session, id: &str, (log, marks): (&[String], &BTreeMap<Strin
             faults.push(format!("event {seq} was seen, and is not in the log: {data}"));
         }
     }
-    let beginning = beginning(session.fork.as_ref(), id, &events, &mut faults);
-    turns((session, beginning), &events, &mut faults);
+    let forked = beginning(session.fork.as_ref(), id, &events, &mut faults);
+    turns((session, forked), &events, &mut faults);
     titles(session, &events, &mut faults);
     commands(session, &events, (marks, &mut faults));
     faults
 }
 
 /// Each prompt that was acknowledged is one turn with one end, in the order in which they were sent.
-fn turns((session, beginning): (&Session, Beginning), events: &[Value], faults: &mut Vec<String>) {
+fn turns((session, forked): (&Session, usize), events: &[Value], faults: &mut Vec<String>) {
     let mut turns: BTreeMap<&str, Turn> = BTreeMap::new();
     let mut tokens: Vec<(String, &str)> = Vec::new();
     for (event, seq) in events.iter().zip(1..) {
@@ -164,13 +164,13 @@ fn turns((session, beginning): (&Session, Beginning), events: &[Value], faults: 
             let token = said.split(' ').nth(1).unwrap_or_default().to_owned();
             log.prompts.push(token.clone());
             // Those before were promised to a client of the parent.
-            if seq > beginning.forked {
+            if seq > forked {
                 tokens.push((token, turn));
             }
         }
         if ENDS.contains(&kind) {
             log.ends.push(kind.to_owned());
-            log.is_left = kind == "abort" && (beginning.at + 1..beginning.forked).contains(&seq);
+            log.is_left = kind == "abort" && seq < forked;
         }
     }
     for (turn, log) in &turns {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::load::Common;
 use super::nodes::{Cluster, LOOK, PATIENCE};
 use super::wire::Wanted;
-use crate::crash::Chance;
+use crate::crash::{Chance, now_ms, say, setting};
 
 /// The longest time between two faults, in milliseconds.
 const GAP_MS: u64 = 1_500;
@@ -37,7 +37,7 @@ const ALWAYS: [Fault; 4] = [Fault::Kill, Fault::Freeze, Fault::Drain, Fault::Dat
 /// Lets one fault after another happen, until it is time and each of those that always do has.
 pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
     let cluster = &common.cluster;
-    let mut due = ALWAYS.to_vec();
+    let (mut due, tells) = (ALWAYS.to_vec(), setting("SIMSE_CLUSTER_PROGRESS").is_some());
     while Instant::now() < until || !due.is_empty() {
         // The moment is the point: there is no signal to wait for.
         tokio::time::sleep(Duration::from_millis(chance.below(GAP_MS))).await;
@@ -50,6 +50,9 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
         };
         let number = usize::try_from(chance.below(cluster.count() as u64)).expect("few");
         let other = (number + 1) % cluster.count();
+        if tells {
+            say(&format!("{}: {fault:?} of node {number} at {}", now_ms(), cluster.at(number)));
+        }
         match fault {
             Fault::Kill => killed(cluster, number, &mut chance).await,
             Fault::Freeze => {

@@ -14,34 +14,25 @@ pub struct Fork {
     pub log: Vec<Value>,
 }
 
-/// How a log begins.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Beginning {
-    /// The last event that it shares with another one.
-    pub at: usize,
-    /// The one that says that it is a fork. What lies between has ended turns that were not over.
-    pub forked: usize,
-}
-
 /// The number of an event, as a place behind those before it.
 fn count(number: &Value) -> usize {
     number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
 }
 
-/// How the log of a session begins, and what is wrong with that.
-pub fn beginning(fork: Option<&Fork>, id: &str, events: &[Value], faults: &mut Vec<String>) -> Beginning {
+/// What is wrong with the beginning of a log. The answer: the number of the event that says that it is a fork, and 0 where it is none.
+/// Before it stands what it shares, and the ends of turns that were not over.
+pub fn beginning(fork: Option<&Fork>, id: &str, events: &[Value], faults: &mut Vec<String>) -> usize {
     let is_it = |event: &&Value| event["type"] == "session.forked" && event["payload"]["sessionId"] == id;
     let told: Vec<&Value> = events.iter().filter(is_it).collect();
     let (fork, told) = match (fork, &told[..]) {
-        (None, []) => return Beginning::default(),
+        (None, []) => return 0,
         (Some(fork), [told]) => (fork, *told),
         _ => {
             faults.push(format!("it is to be {fork:?}, and says {told:?}"));
-            return Beginning::default();
+            return 0;
         }
     };
-    let beginning = Beginning { at: count(&told["payload"]["at"]), forked: count(&told["seq"]) };
-    let Beginning { at, forked } = beginning;
+    let (at, forked) = (count(&told["payload"]["at"]), count(&told["seq"]));
     let wanted = fork.at.map_or(at as u64 >= fork.newest, |wanted| at as u64 == wanted);
     if !wanted || at == 0 || at >= forked || told["payload"]["parentSessionId"] != fork.parent.as_str() {
         faults.push(format!("it is to be {} at {:?} or behind {}: {told}", fork.parent, fork.at, fork.newest));
@@ -53,7 +44,7 @@ pub fn beginning(fork: Option<&Fork>, id: &str, events: &[Value], faults: &mut V
             faults.push(format!("it does not begin with the log of its parent: {:?}, and {shared}", events.get(seq)));
         }
     }
-    beginning
+    forked
 }
 
 /// The check, held against made-up faults.
@@ -91,8 +82,8 @@ mod self_test {
         ];
         let (fork, events) = sound();
         let mut faults = Vec::new();
-        let Beginning { at, forked } = beginning(Some(&fork), "s", &events, &mut faults);
-        assert_eq!((at, forked, faults), (2, 4, Vec::new()));
+        let forked = beginning(Some(&fork), "s", &events, &mut faults);
+        assert_eq!((forked, faults), (4, Vec::new()));
         for (want, harm) in table {
             let ((mut fork, mut events), mut faults) = (sound(), Vec::new());
             harm(&mut fork, &mut events);
