@@ -369,6 +369,11 @@ impl Live {
         self.ask(|reply| Order::Delete(if_version, reply)).await?
     }
 
+    /// Whether it has heard that its event of that number is stored.
+    pub fn has_stored(&self, seq: u64) -> bool {
+        self.topic.durable_seq() >= seq
+    }
+
     /// Reads its events behind number `after`.
     ///
     /// # Errors

@@ -65,6 +65,11 @@ impl Outcome {
         self.error.as_ref().is_some_and(|error| refused(error) || is_begun_elsewhere(error))
     }
 
+    /// Whether nothing was done because of what there is now.
+    pub(super) fn is_refusal_for_conflict(&self) -> bool {
+        self.is_refusal() && self.error.as_ref().is_some_and(|error| error.code == ErrorCode::Conflict)
+    }
+
     /// Whether nothing was done because another server of the store is at it.
     pub(super) fn is_begun_elsewhere(&self) -> bool {
         self.error.as_ref().is_some_and(is_begun_elsewhere)

@@ -104,7 +104,12 @@ impl Run {
         }
         self.tell.step(Step::Started);
         let outcome = self.execute(operations, caller, command).await;
-        // Another server of the store was faster with the same command: what it has come to there is the answer.
+        // Another server of the store was faster with the same command: what it has come to there is the answer. It may show as what that
+        // one has changed, too: an id that is taken, a version that is another one.
+        let is_late = outcome.is_refusal_for_conflict() && self.shared.store.cluster().is_some();
+        if is_late && let Ok(Some((outcome, _))) = self.before_here_or_elsewhere().await {
+            return Handled { outcome, replayed: true, accepted: true };
+        }
         if outcome.is_begun_elsewhere() {
             return match self.before_here_or_elsewhere().await {
                 Ok(Some((outcome, _))) => Handled { outcome, replayed: true, accepted: true },
@@ -370,7 +375,9 @@ impl Run {
         match stored {
             Err(error) if done => {
                 let message = format!("it was done, but what came of it could not be stored: {}", error.0.message);
-                Arc::new(Outcome::failure(ApiError::internal(message)))
+                let is_away = error.0.code == ErrorCode::UpstreamUnavailable;
+                let code = if is_away { ErrorCode::UpstreamUnavailable } else { ErrorCode::Internal };
+                Arc::new(Outcome::failure(ApiError::new(code, message)))
             }
             // It failed because of what was done there, as like as not.
             Err(error) if is_begun_elsewhere(&error.0) => Arc::new(Outcome::failure(error)),

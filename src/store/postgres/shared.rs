@@ -30,6 +30,8 @@ const IN_REACH: &str =
     "(log_end.labels = '{}' OR EXISTS (SELECT 1 FROM node WHERE node.number = $2 AND node.labels && log_end.labels))";
 /// The own beat stands still for so long: so does whatever writes.
 const STALL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+/// Longest wait until it is seen whether a node is there.
+const UNSEEN_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 /// After so long without a look nothing is known of the time between.
 pub(super) const BLIND_MAX: std::time::Duration = std::time::Duration::from_millis(1_500);
 
@@ -41,6 +43,9 @@ pub(super) struct SharedDatabase {
     secret: String,
     tidings: Arc<Tidings>,
     draining: AtomicBool,
+    /// Nodes that were seen to beat since this one watches. Others may be there in their rows alone: in a database that was restored, all of
+    /// the old ones are.
+    beating: watch::Sender<HashSet<i64>>,
 }
 
 impl SharedDatabase {
@@ -53,7 +58,8 @@ impl SharedDatabase {
         let secret = secret(&client).await.map_err(|fault| fault.told("open the database", &reach.place))?;
         drop(client);
         let draining = AtomicBool::new(false);
-        Ok(Arc::new(Self { reach, pool, node, secret, tidings, draining }))
+        let beating = watch::Sender::new(HashSet::new());
+        Ok(Arc::new(Self { reach, pool, node, secret, tidings, draining, beating }))
     }
 
     /// Watches the others, as long as what is returned lives.
@@ -94,13 +100,22 @@ impl SharedDatabase {
         }
         self.tidings.set_company(!there.is_empty());
         watched.note_own(own, now);
-        watched.note(others.iter().map(|node| (node.number, node.beat)), now);
+        let beaten = watched.note(others.iter().map(|node| (node.number, node.beat)), now);
+        self.beating.send_if_modified(|beating| {
+            let before = beating.len();
+            beating.retain(|number| there.contains(number));
+            let is_fewer = beating.len() < before;
+            beaten.iter().fold(is_fewer, |changed, number| beating.insert(*number) || changed)
+        });
         watched.there = there;
         for node in others {
             if !watched.is_silent(node.number, now) {
                 continue;
             }
             if declare_silent(client, node.number, node.beat).await? {
+                // Nobody has to wait until they see it themselves.
+                self.tidings.note_departure();
+                self.tidings.tell_freed();
                 tracing::warn!(node = node.number, name = node.name, "a server was silent: it is declared over");
             }
         }
@@ -149,16 +164,21 @@ impl Watched {
         }
     }
 
-    /// Notes a look. Where too much time has gone since the one before, nobody has been silent in it.
-    pub(super) fn note(&mut self, beats: impl Iterator<Item = (i64, i64)>, now: Instant) {
+    /// Notes a look: those that have beaten since the one before. Where too much time has gone since the one before, nobody has been silent in it.
+    pub(super) fn note(&mut self, beats: impl Iterator<Item = (i64, i64)>, now: Instant) -> Vec<i64> {
         let was_blind = self.looked.is_none_or(|looked| now.duration_since(looked) > BLIND_MAX);
         self.looked = Some(now);
         let before = std::mem::take(&mut self.beats);
+        let mut beaten = Vec::new();
         let seen = |(number, beat): (i64, i64)| match before.get(&number) {
             Some((last, since)) if *last == beat && !was_blind => (number, (beat, *since)),
-            _ => (number, (beat, now)),
+            last => {
+                beaten.extend(last.filter(|(last, _)| *last != beat).map(|_| number));
+                (number, (beat, now))
+            }
         };
         self.beats = beats.map(seen).collect();
+        beaten
     }
 
     pub(super) fn is_silent(&self, number: i64, now: Instant) -> bool {
@@ -224,7 +244,22 @@ impl Cluster for SharedDatabase {
     fn look<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Held, StoreError>> {
         let own = self.node.number;
         let look = move |line: deadpool_postgres::Client| async move { look(&line, own, id).await };
-        Box::pin(self.query("look who has a session", look))
+        Box::pin(async move {
+            let (mut beating, begun) = (self.beating.subscribe(), Instant::now());
+            loop {
+                let found = self.query("look who has a session", look).await?;
+                let Held::Elsewhere(holder) = &found else { return Ok(found) };
+                if beating.borrow_and_update().contains(&holder.number) {
+                    return Ok(found);
+                }
+                if begun.elapsed() > UNSEEN_MAX {
+                    let cause = format!("it is not known yet whether {} is there", holder.name);
+                    return Err(StoreError::Away { doing: "look who has a session".into(), cause });
+                }
+                // It beats, or is over a moment later.
+                drop(tokio::time::timeout(LOOK, beating.changed()).await);
+            }
+        })
     }
 
     fn take<'a>(&'a self, root: &'a SessionId) -> BoxFuture<'a, Result<bool, StoreError>> {
@@ -374,7 +409,12 @@ impl Cluster for SharedDatabase {
             let sql =
                 "SELECT number, name, url, version, is_over, is_draining, coalesce(awake, 0), coalesce(running, 0),
                     labels FROM node LEFT JOIN node_beat ON node_beat.node = number ORDER BY number DESC LIMIT 200";
-            Ok(line.query(sql, &[]).await?.iter().map(|row| view_of(row, own)).collect())
+            let nodes = line.query(sql, &[]).await?.iter().map(|row| view_of(row, own)).collect::<Vec<_>>();
+            // One that was not seen to beat may be there in its row alone.
+            let beating = self.beating.borrow();
+            let is_seen =
+                |node: &NodeView| node.is_self || node.state == NodeState::Over || beating.contains(&node.number);
+            Ok(nodes.into_iter().filter(is_seen).collect())
         };
         Box::pin(self.query("list the servers", work))
     }

@@ -40,7 +40,7 @@ fn script() -> Script {
             return Answer::silence_after(&["so ", "far "]);
         }
         if said.contains("ticks") {
-            let tick = serde_json::json!({ "command": "echo tick >> ticks; sleep 0.1" });
+            let tick = serde_json::json!({ "command": format!("echo {} >> ticks; sleep 0.1", uuid::Uuid::new_v4()) });
             return Answer::calls("", &[(&uuid::Uuid::new_v4().to_string(), "bash", tick)]);
         }
         if called || !said.contains("long") {

@@ -232,11 +232,6 @@ impl Stream {
         if matches!(status, 429 | 502..=504) {
             return None;
         }
-        // FAULT (ahead): the holder of a session refuses who has seen, at another node, an event of a commit whose end it has not heard
-        // itself yet. Once it waits for that, 400 is a fault here. Until then a client that is refused for ever does not come to the end.
-        if status == 400 {
-            return None;
-        }
         assert_eq!(status, 200, "{session} behind {after}, at {at}: {lines:?}");
         let is_chunked = lines.iter().any(|line| line == "transfer-encoding: chunked");
         Some(Self { connection, is_chunked, text: Vec::new(), patience: SILENCE })
