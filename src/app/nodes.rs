@@ -8,9 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
-use super::{App, Caller, EventReader, Live};
+use super::{App, Caller, EventReader};
 use crate::base::http::HttpError;
 use crate::protocol::{
     Access, ApiError, ClientId, Drained, NodeList, NodeState, NodeView, SessionId, TokenName, TokenRole,
@@ -29,9 +28,6 @@ pub const COMMAND_PATH: &str = "/-/command";
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Pause between two looks at who has a session.
 pub const PAUSE: Duration = Duration::from_millis(200);
-/// How long a session may take to hear of what it has stored, and the pause between two looks.
-const KNOWN_MAX: Duration = Duration::from_secs(5);
-const KNOWN_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two looks whether the node that was asked is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -92,7 +88,7 @@ impl App {
         let reader = match self.sessions.whereabouts(id, true).await {
             Ok(Whereabouts::Here) => {
                 let live = self.live(caller, id).await?;
-                self.until_known(&live, after).await;
+                self.sessions.until_known(&live, after).await;
                 live.read(after, streams_max)?
             }
             Err(error) if !is_nobodys(&error) => return Err(error),
@@ -102,17 +98,6 @@ impl App {
         };
         // Who may not answer is nobody who could be asked.
         Ok(if caller.only.is_some() { reader.unattended() } else { reader })
-    }
-
-    /// Waits until a session has heard that its event `after` is stored, where it is: who was told of it elsewhere may be faster.
-    async fn until_known(&self, live: &Live, after: u64) {
-        let begun = Instant::now();
-        while self.is_among_nodes() && !live.has_stored(after) && begun.elapsed() < KNOWN_MAX {
-            if !self.store.last_seq(live.id()).await.is_ok_and(|last| last >= after) {
-                return;
-            }
-            tokio::time::sleep(KNOWN_PAUSE).await;
-        }
     }
 
     /// Whether other servers may share the store.

@@ -302,6 +302,8 @@ impl Manager {
     /// `NOT_FOUND`, another client's included; or what the store says.
     pub async fn view(&self, client: Option<&ClientId>, id: &SessionId) -> Result<SessionView, ApiError> {
         if let Some(live) = self.shelf.find(id).filter(|live| live.client.as_ref() == client) {
+            // Whoever has seen an event finds it in here.
+            self.until_all_known(&live).await?;
             return live.view().await;
         }
         let none = || ApiError::not_found(format!("session {id}"));

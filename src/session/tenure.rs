@@ -17,8 +17,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use self::company::{CHANGES_MISSED_MAX, Company};
+use super::live::Live;
 use super::manager::Manager;
 use super::store_failure;
 use crate::protocol::{ApiError, ErrorCode, SessionId};
@@ -26,6 +28,9 @@ use crate::store::{BoxFuture, Cluster, Held, Holder, StoreError, Unfinished};
 
 /// Trees that are looked for, and those that are taken at the same time.
 const TREES: (usize, usize) = (64, 8);
+/// How long a session may take to hear of what it has stored, and the pause between two looks.
+const KNOWN_MAX: Duration = Duration::from_secs(5);
+const KNOWN_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two tellings of who is there and what there is to do.
 const TELL: Duration = Duration::from_secs(1);
 
@@ -223,6 +228,7 @@ impl Manager {
     pub async fn whereabouts(&self, id: &SessionId, takes: bool) -> Result<Whereabouts, ApiError> {
         let Some(cluster) = self.shelf.cluster.as_deref() else { return Ok(Whereabouts::Here) };
         if self.is_awake(id) {
+            self.until_in_touch().await?;
             return Ok(Whereabouts::Here);
         }
         loop {
@@ -258,6 +264,40 @@ impl Manager {
     /// Whether a session is in memory here.
     pub fn is_awake(&self, id: &SessionId) -> bool {
         self.shelf.lives.lock().contains_key(id)
+    }
+
+    /// Waits until a session that is awake here has heard that its event of that number is stored, if it is: who was shown it by another node
+    /// may be faster than the end of the commit here.
+    pub async fn until_known(&self, live: &Live, seq: u64) {
+        let begun = Instant::now();
+        while self.shelf.cluster.is_some() && !live.has_stored(seq) && begun.elapsed() < KNOWN_MAX {
+            if !self.shelf.store.last_seq(live.id()).await.is_ok_and(|last| last >= seq) {
+                return;
+            }
+            tokio::time::sleep(KNOWN_PAUSE).await;
+        }
+    }
+
+    /// Waits until nobody can have gone on with what is in memory here: a node that was frozen, or is cut off, may be followed.
+    async fn until_in_touch(&self) -> Result<(), ApiError> {
+        let Some(known) = self.shelf.store.out_of_touch() else { return Ok(()) };
+        let lost = "this server has lost touch with the database, and another one may have followed it: ask again";
+        let lost = |_| ApiError::new(ErrorCode::UpstreamUnavailable, lost);
+        tokio::time::timeout(KNOWN_MAX, known).await.map_err(lost)
+    }
+
+    /// Waits until it has heard of all that is stored of it, and nobody else can have gone on with it.
+    ///
+    /// # Errors
+    /// `UPSTREAM_UNAVAILABLE`: somebody may have.
+    pub(super) async fn until_all_known(&self, live: &Live) -> Result<(), ApiError> {
+        self.until_in_touch().await?;
+        if self.shelf.cluster.is_some()
+            && let Ok(last) = self.shelf.store.last_seq(live.id()).await
+        {
+            self.until_known(live, last).await;
+        }
+        Ok(())
     }
 
     /// Makes sure that a session is this node's.
