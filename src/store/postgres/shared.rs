@@ -25,6 +25,9 @@ use crate::store::{
 
 /// Whether the node of a row `log_end` is there.
 const HAS_HOLDER: &str = "EXISTS (SELECT 1 FROM node WHERE node.number = log_end.holder AND NOT node.is_over)";
+/// Whether it is not there, for who takes. A value, and not `NOT EXISTS`: that becomes a join, and who has waited for the row of another one
+/// that was taking it would be told what the join had found before.
+const IS_FREE: &str = "coalesce((SELECT node.is_over FROM node WHERE node.number = log_end.holder), true)";
 /// Whether node `$2` reaches the workspace of a row `log_end`: where it has labels, they have one in common.
 const IN_REACH: &str =
     "(log_end.labels = '{}' OR EXISTS (SELECT 1 FROM node WHERE node.number = $2 AND node.labels && log_end.labels))";
@@ -217,7 +220,7 @@ async fn take(client: &Client, own: i64, root: &SessionId) -> Result<bool, Fault
     let sql = format!(
         "WITH free AS (
             SELECT log_end.session FROM log_end JOIN session ON session.number = log_end.session
-            WHERE (session.id = $1 OR session.root = $1) AND NOT {HAS_HOLDER} AND {IN_REACH}
+            WHERE (session.id = $1 OR session.root = $1) AND {IS_FREE} AND {IN_REACH}
             ORDER BY 1 FOR UPDATE OF log_end
         )
         UPDATE log_end SET holder = $2 FROM free WHERE log_end.session = free.session

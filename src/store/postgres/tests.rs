@@ -157,8 +157,7 @@ async fn newer_tables_are_refused_and_a_database_that_is_away_is_said() {
     let refused = postgres.try_open(None).await.err();
     assert!(matches!(&refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
     // Tables that were only added to are worked with as if nothing had been.
-    let added =
-        "UPDATE simse_schema SET version = 4; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (one text)";
+    let added = "UPDATE simse_schema SET version = 4, oldest = 3; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (t text)";
     postgres.raw(added).await;
     let store = postgres.open().await;
     put(&store, vec![create("a"), append("a", None, 1..=2)]).await;
@@ -375,6 +374,29 @@ async fn who_does_not_reach_a_workspace_takes_none_of_its_sessions() {
     both.close().await.expect("closes");
     assert_eq!(look(&other, "labelled").await, Ok(Held::OutOfReach { labels }));
     assert_eq!(other.cluster().expect("shared").take(&root("free")).await, Ok(true));
+}
+
+/// So many sessions, for which two servers race.
+const RACES: usize = 200;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_two_servers_take_at_once_one_of_them_has() {
+    let Some(postgres) = Postgres::start() else { return };
+    let [gone, one, two] = [postgres.share(&[]).await, postgres.share(&[]).await, postgres.share(&[]).await];
+    let ids: Vec<String> = (0..RACES).map(|nth| format!("s{nth}")).collect();
+    for id in &ids {
+        put(&gone, vec![create(id), append(id, None, 1..=1)]).await;
+    }
+    gone.close().await.expect("closes");
+    let [first, second] = [&one, &two].map(|store| store.cluster().expect("shared"));
+    for id in &ids {
+        let root = session_id(id);
+        let (taken, also) = tokio::join!(first.take(&root), second.take(&root));
+        assert!(matches!((&taken, &also), (Ok(true), Ok(false)) | (Ok(false), Ok(true))), "{id}: {taken:?} {also:?}");
+        let (has, other) = if taken == Ok(true) { (&one, &two) } else { (&two, &one) };
+        put(has, vec![append(id, None, 2..=2)]).await;
+        assert!(commit(other, vec![append(id, None, 3..=3)]).await.is_err(), "{id}: two servers write");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
