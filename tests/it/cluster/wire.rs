@@ -232,11 +232,6 @@ impl Stream {
         if matches!(status, 429 | 502..=504) {
             return None;
         }
-        // FAULT (ahead): in a run of minutes a node that is about to end has refused, once, who had seen an event elsewhere. Until that is
-        // mended, a reader goes on at another node; one that is refused for ever does not come to the end, and that is found.
-        if status == 400 {
-            return None;
-        }
         assert_eq!(status, 200, "{session} behind {after}, at {at}: {lines:?}");
         let is_chunked = lines.iter().any(|line| line == "transfer-encoding: chunked");
         Some(Self { connection, is_chunked, text: Vec::new(), patience: SILENCE })
