@@ -16,6 +16,7 @@ mod schema;
 mod shared;
 mod sweep;
 mod tidings;
+mod watched;
 mod write;
 
 #[cfg(test)]
@@ -60,6 +61,8 @@ const READ_PAUSE: Duration = Duration::from_millis(250);
 const ATTEMPT_MAX: Duration = Duration::from_secs(35);
 /// The same of a look whether it works.
 const CHECK_MAX: Duration = Duration::from_secs(5);
+/// The same where no beat was heard for a while.
+const TOUCH_WAIT: Duration = Duration::from_secs(1);
 /// How long a start waits for the database, but for the silence of the server before it.
 const OPEN_MAX: Duration = Duration::from_secs(30);
 
@@ -401,6 +404,11 @@ impl Store for PostgresStore {
         Box::pin(async move {
             if self.node.is_over() {
                 return Err(StoreError::TakenOver);
+            }
+            // One that has lost touch is asked again, and not waited for as long.
+            if self.shared.is_some() && tokio::time::timeout(TOUCH_WAIT, self.node.in_touch()).await.is_err() {
+                let cause = "no beat of this server reaches it".to_owned();
+                return Err(StoreError::Away { doing: "look whether it works".into(), cause });
             }
             let work = async {
                 self.session_count().await?;

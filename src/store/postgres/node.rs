@@ -1,6 +1,7 @@
 //! Who may write: each server is a node, with a number that is never given twice.
 //!
-//! A node counts up its beat once a second. Who watches it and has not seen it count for [`SILENCE_MAX`] may declare it over. Every
+//! A node counts up its beat twice a second. Who watches it and has not seen it count for [`SILENCE_MAX`] may declare it over, and after
+//! [`GONE_MAX`] where nobody listens at its url: then its process has most likely ended, and it has begun nothing for a while in any case. Every
 //! transaction of a node writes its own number into the node's row (`written`), unless the node is over: behind that declaration nothing of
 //! it is written any more, however late it wakes, and who declares it waits for the transaction that is under way. By the same number a
 //! node knows whether a transaction happened whose end it did not hear. Silence is measured by who watches: no clock is held against
@@ -27,11 +28,14 @@ use super::fault::Fault;
 use crate::store::{Load, Lock, StoreError};
 
 /// Time between two beats.
-pub(super) const BEAT: Duration = Duration::from_secs(1);
+pub(super) const BEAT: Duration = Duration::from_millis(500);
 /// A node that has not been seen to beat for so long may be declared over.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(4);
-/// A node of which no beat was heard for so long begins nothing: a second later another one may be in its place.
-const TOUCH_MAX: Duration = Duration::from_secs(3);
+/// The same of one whose machine says that nobody listens at its url.
+pub(super) const GONE_MAX: Duration = Duration::from_secs(2);
+/// A node of which no beat was heard for so long begins nothing: half a second later another one may be in its place.
+const TOUCH_MAX: Duration = Duration::from_millis(1_500);
+const _: () = assert!(TOUCH_MAX.as_millis() < GONE_MAX.as_millis(), "who may be followed begins nothing");
 /// Time between two looks at another node's beat.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// How long a beat may take before its connection is made anew.
@@ -115,7 +119,7 @@ impl Node {
         let mut seen: HashMap<i64, (i64, Instant)> = HashMap::new();
         loop {
             let mut others = others(client).await.map_err(failed)?;
-            others.retain(|other| !(home.shares() && other.shares));
+            others.retain(|other| !(home.shares() && other.url.is_some()));
             if others.is_empty() || beside {
                 if let Some(number) = enter(client, home, beside).await.map_err(failed)? {
                     return Ok(Self::numbered(number));
@@ -245,20 +249,16 @@ pub(super) struct Other {
     pub(super) number: i64,
     pub(super) beat: i64,
     pub(super) name: String,
-    /// With others like it.
-    shares: bool,
+    /// Where those reach it that it shares the database with.
+    pub(super) url: Option<String>,
 }
 
 /// Nodes that are not over.
 pub(super) async fn others(client: &Client) -> Result<Vec<Other>, Fault> {
-    let sql = "SELECT number, beat, name, url IS NOT NULL FROM node JOIN node_beat ON node_beat.node = number
+    let sql = "SELECT number, beat, name, url FROM node JOIN node_beat ON node_beat.node = number
         WHERE NOT is_over";
-    let other = |row: &tokio_postgres::Row| Other {
-        number: row.get(0),
-        beat: row.get(1),
-        name: row.get(2),
-        shares: row.get(3),
-    };
+    let other =
+        |row: &tokio_postgres::Row| Other { number: row.get(0), beat: row.get(1), name: row.get(2), url: row.get(3) };
     Ok(client.query(sql, &[]).await?.iter().map(other).collect())
 }
 

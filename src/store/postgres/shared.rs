@@ -3,10 +3,10 @@
 //! A session's holder stands beside the end of its log. It changes in two ways alone: its holder gives it up, or its holder is over and
 //! another node takes it. Whoever is over writes nothing more (see `node`), so what is taken has one writer.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::Pool;
 use tokio::sync::{broadcast, watch};
@@ -15,9 +15,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::Reach;
 use super::fault::Fault;
-use super::node::{LOOK, Node, SILENCE_MAX, declare_silent, others};
+use super::node::{LOOK, Node, declare_silent, others};
 use super::read;
 use super::tidings::Tidings;
+use super::watched::{BLIND_MAX, Watched, refuses};
 use crate::protocol::{ClientId, NodeState, NodeView, SessionId};
 use crate::store::{
     BoxFuture, ClientSpending, Cluster, CommandsGiven, Held, Holder, Load, Presence, StoreError, Unfinished,
@@ -31,12 +32,8 @@ const IS_FREE: &str = "coalesce((SELECT node.is_over FROM node WHERE node.number
 /// Whether node `$2` reaches the workspace of a row `log_end`: where it has labels, they have one in common.
 const IN_REACH: &str =
     "(log_end.labels = '{}' OR EXISTS (SELECT 1 FROM node WHERE node.number = $2 AND node.labels && log_end.labels))";
-/// The own beat stands still for so long: so does whatever writes.
-const STALL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// Longest wait until it is seen whether a node is there.
-const UNSEEN_MAX: std::time::Duration = std::time::Duration::from_secs(10);
-/// After so long without a look nothing is known of the time between.
-pub(super) const BLIND_MAX: std::time::Duration = std::time::Duration::from_millis(1_500);
+const UNSEEN_MAX: Duration = Duration::from_secs(10);
 
 /// The servers of a database, as one of them sees them.
 pub(super) struct SharedDatabase {
@@ -111,6 +108,10 @@ impl SharedDatabase {
             beaten.iter().fold(is_fewer, |changed, number| beating.insert(*number) || changed)
         });
         watched.there = there;
+        let refused = futures_util::future::join_all(
+            others.iter().filter(|node| watched.is_suspect(node.number, now)).map(refuses),
+        );
+        refused.await.into_iter().flatten().for_each(|number| watched.note_refusal(number));
         for node in others {
             if !watched.is_silent(node.number, now) {
                 continue;
@@ -138,54 +139,6 @@ impl SharedDatabase {
             return Err(StoreError::TakenOver);
         }
         super::persist((&self.pool, &self.reach), doing, look).await
-    }
-}
-
-/// What a node has seen of the others.
-#[derive(Debug, Default)]
-pub(super) struct Watched {
-    pub(super) there: HashSet<i64>,
-    /// The last beat of each, and when it was seen to be new.
-    beats: HashMap<i64, (i64, Instant)>,
-    looked: Option<Instant>,
-    /// The last beat of this node itself, and when it was seen to be new.
-    own: Option<(i64, Instant)>,
-}
-
-impl Watched {
-    /// Notes this node's own beat. Where that stands still, the database takes no writes, and those of others stand still with it: nobody
-    /// was silent then.
-    pub(super) fn note_own(&mut self, beat: i64, now: Instant) {
-        match self.own {
-            Some((last, since)) if last == beat => {
-                if now.duration_since(since) > STALL_MAX {
-                    self.beats.clear();
-                    self.looked = None;
-                }
-            }
-            _ => self.own = Some((beat, now)),
-        }
-    }
-
-    /// Notes a look: those that have beaten since the one before. Where too much time has gone since the one before, nobody has been silent in it.
-    pub(super) fn note(&mut self, beats: impl Iterator<Item = (i64, i64)>, now: Instant) -> Vec<i64> {
-        let was_blind = self.looked.is_none_or(|looked| now.duration_since(looked) > BLIND_MAX);
-        self.looked = Some(now);
-        let before = std::mem::take(&mut self.beats);
-        let mut beaten = Vec::new();
-        let seen = |(number, beat): (i64, i64)| match before.get(&number) {
-            Some((last, since)) if *last == beat && !was_blind => (number, (beat, *since)),
-            last => {
-                beaten.extend(last.filter(|(last, _)| *last != beat).map(|_| number));
-                (number, (beat, now))
-            }
-        };
-        self.beats = beats.map(seen).collect();
-        beaten
-    }
-
-    pub(super) fn is_silent(&self, number: i64, now: Instant) -> bool {
-        self.beats.get(&number).is_some_and(|(_, since)| now.duration_since(*since) >= SILENCE_MAX)
     }
 }
 
@@ -475,30 +428,5 @@ fn view_of(row: &tokio_postgres::Row, own: i64) -> NodeView {
         sessions: if is_over { 0 } else { count(6) },
         running: if is_over { 0 } else { count(7) },
         labels: row.get(8),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn who_stands_still_is_silent_but_not_behind_a_gap_of_our_own() {
-        let begun = Instant::now();
-        let at = |ms: u64| begun + Duration::from_millis(ms);
-        let mut watched = Watched::default();
-        for tick in 0..=16 {
-            watched.note([(1, 5), (2, tick)].into_iter(), at(u64::try_from(tick).expect("small") * 250));
-        }
-        assert!(watched.is_silent(1, at(4_000)) && !watched.is_silent(2, at(4_000)));
-        watched.note([(1, 5)].into_iter(), at(6_000));
-        assert!(!watched.is_silent(1, at(6_000)), "two seconds in which nothing was seen");
-        for tick in 1..=16 {
-            watched.note([(1, 5)].into_iter(), at(6_000 + tick * 250));
-        }
-        assert!(watched.is_silent(1, at(10_000)));
-        assert!(!watched.is_silent(3, at(10_000)), "nobody knows it");
     }
 }

@@ -15,6 +15,8 @@ use crate::crash::{Chance, now_ms, say, setting};
 const GAP_MS: u64 = 1_500;
 /// The longest time until a node that was killed is started again: before the others have declared it over, or after it.
 const AWAY_MS: u64 = 6_000;
+/// How long the database stands still, at most: nobody is declared over for it.
+const STALL_MS: u64 = 8_000;
 /// A pause of a node that costs it nothing, at most.
 const MOMENT_MS: u64 = 1_500;
 
@@ -27,12 +29,13 @@ enum Fault {
     Stop,
     Drain,
     Database,
+    Stall,
 }
 
-const FAULTS: [Fault; 7] =
-    [Fault::Kill, Fault::Freeze, Fault::Moment, Fault::Cut, Fault::Stop, Fault::Drain, Fault::Database];
+const FAULTS: [Fault; 8] =
+    [Fault::Kill, Fault::Freeze, Fault::Moment, Fault::Cut, Fault::Stop, Fault::Drain, Fault::Database, Fault::Stall];
 /// What happens in every run, however short it is.
-const ALWAYS: [Fault; 4] = [Fault::Kill, Fault::Freeze, Fault::Drain, Fault::Database];
+const ALWAYS: [Fault; 5] = [Fault::Kill, Fault::Freeze, Fault::Drain, Fault::Database, Fault::Stall];
 
 /// Lets one fault after another happen, until it is time and each of those that always do has.
 pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
@@ -74,6 +77,11 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
                 stopped(cluster, number).await;
             }
             Fault::Database => cluster.database("restart"),
+            Fault::Stall => {
+                cluster.database("freeze");
+                tokio::time::sleep(Duration::from_millis(chance.below(STALL_MS))).await;
+                cluster.database("thaw");
+            }
         }
         cluster.until_active(other, cluster.count()).await;
         common.count(match fault {
@@ -84,6 +92,7 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
             Fault::Stop => "nodes were stopped",
             Fault::Drain => "nodes were drained",
             Fault::Database => "the database was restarted",
+            Fault::Stall => "the database stood still",
         });
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use super::wire::{Reply, Stream, TOKEN, Wanted};
 use crate::crash;
 use crate::support::model_server::{Answer, ModelServer, Script};
 use crate::support::postgres::Postgres;
+use crate::support::program;
 
 /// Longest wait for anything that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,6 +60,8 @@ struct Node {
     relay: Relay,
     data: PathBuf,
     arguments: Vec<&'static str>,
+    /// Its next process runs the program of an earlier release.
+    is_older: AtomicBool,
 }
 
 impl Node {
@@ -90,6 +93,19 @@ struct Ground {
     work: Option<PathBuf>,
     /// What each node is told beside the usual.
     arguments: Vec<Vec<&'static str>>,
+    /// Each begins with the program of an earlier release.
+    is_older: bool,
+}
+
+impl Ground {
+    /// None: there is no PostgreSQL on this machine.
+    fn new() -> Option<Self> {
+        Some(Self::over(Arc::new(tokio::task::block_in_place(Postgres::start)?)))
+    }
+
+    fn over(postgres: Arc<Postgres>) -> Self {
+        Self { net: None, postgres, database: "postgres", work: None, arguments: Vec::new(), is_older: false }
+    }
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -121,27 +137,34 @@ impl Cluster {
 
     /// The same, each with arguments of its own.
     pub async fn with(arguments: &[&[&'static str]]) -> Option<Arc<Self>> {
-        let postgres = Arc::new(tokio::task::block_in_place(Postgres::start)?);
         let arguments: Vec<Vec<&'static str>> = arguments.iter().map(|own| own.to_vec()).collect();
-        let count = arguments.len();
-        Some(Self::begun(count, Ground { net: None, postgres, database: "postgres", work: None, arguments }).await)
+        Some(Self::begun(arguments.len(), Ground { arguments, ..Ground::new()? }).await)
+    }
+
+    /// The same with the program of an earlier release, where one is named; otherwise with this one.
+    pub async fn older(count: usize) -> Option<Arc<Self>> {
+        Some(Self::begun(count, Ground { is_older: true, ..Ground::new()? }).await)
+    }
+
+    /// From its next start on a node runs the program of an earlier release, or this one.
+    pub fn become_older(&self, number: usize, is_older: bool) {
+        self.nodes[number].is_older.store(is_older, Ordering::Relaxed);
     }
 
     /// The same, with a network between them. None: this machine does not allow that, either.
     pub async fn apart(count: usize) -> Option<Arc<Self>> {
         let net = Some(tokio::task::block_in_place(|| Net::start(count))?);
-        let postgres = Arc::new(tokio::task::block_in_place(Postgres::start)?);
-        let arguments = Vec::new();
-        Some(Self::begun(count, Ground { net, postgres, database: "postgres", work: None, arguments }).await)
+        Some(Self::begun(count, Ground { net, ..Ground::new()? }).await)
     }
 
     /// Starts so many others over another database of the same PostgreSQL, whose sessions work at the same place.
     pub async fn over(&self, database: &'static str, count: usize) -> Arc<Self> {
         let (postgres, work) = (Arc::clone(&self.postgres), Some(self.work.clone()));
-        Self::begun(count, Ground { net: None, postgres, database, work, arguments: Vec::new() }).await
+        Self::begun(count, Ground { database, work, ..Ground::over(postgres) }).await
     }
 
-    async fn begun(count: usize, Ground { net, postgres, database, work, arguments }: Ground) -> Arc<Self> {
+    async fn begun(count: usize, ground: Ground) -> Arc<Self> {
+        let Ground { net, postgres, database, work, arguments, is_older } = ground;
         let home = tempfile::tempdir().expect("a directory");
         let work = work.unwrap_or_else(|| {
             let own = home.path().join("work");
@@ -160,6 +183,7 @@ impl Cluster {
                 relay: Relay::start(here, postgres.port()).await,
                 data,
                 arguments: arguments.get(number).cloned().unwrap_or_default(),
+                is_older: AtomicBool::new(is_older),
             });
         }
         let model = ModelServer::start_on(0, script(), false).await;
@@ -224,8 +248,7 @@ impl Cluster {
 
     fn command(&self, number: usize) -> Command {
         let node = &self.nodes[number];
-        // A run of hours wants a program that nobody builds anew meanwhile.
-        let built = std::env::var_os("SIMSE_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_simse").into());
+        let built = if node.is_older.load(Ordering::Relaxed) { program::older() } else { program::built() };
         let store = format!("postgres://simse@{}/{}?sslmode=disable", node.relay.at, self.database);
         let mut command = match &self.net {
             Some(net) => {
@@ -350,7 +373,7 @@ impl Cluster {
         self.ended(number).await
     }
 
-    /// `stop`, `start` or `restart` of the database, as by a crash.
+    /// `stop`, `start` or `restart` of the database, as by a crash; `freeze` and `thaw`.
     pub fn database(&self, word: &str) {
         tokio::task::block_in_place(|| self.postgres.tell(word));
     }

@@ -125,21 +125,21 @@ async fn accepted(common: &Common, more: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_is_told_to_end_hands_over_and_loses_nothing() {
-    let Some(cluster) = Cluster::start(2).await else { return };
+/// Clients work with two nodes, of which one after the other ends and starts anew, as this says.
+async fn in_order(cluster: Arc<Cluster>, rounds: &[(usize, bool)]) {
     let common = Arc::new(Common::new(Arc::clone(&cluster), now_ms()));
     let over = CancellationToken::new();
     let working = {
         let (common, over) = (Arc::clone(&common), over.clone());
         tokio::spawn(async move { worked(&common, 4, &over).await })
     };
-    for number in 0..2 {
+    for (number, is_older) in rounds.iter().copied() {
         accepted(&common, 40).await;
         let code = cluster.stop(number).await;
         assert_eq!(code, Some(0), "{}", cluster.said(number));
         // The other one serves alone.
         accepted(&common, 10).await;
+        cluster.become_older(number, is_older);
         cluster.restart(number).await;
         cluster.until_active(number, 2).await;
     }
@@ -147,4 +147,17 @@ async fn a_node_that_is_told_to_end_hands_over_and_loses_nothing() {
     working.await.expect("the clients lost something");
     let told = common.told();
     assert_eq!(told.get("turns were interrupted"), None, "turns end before they are handed over: {told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_is_told_to_end_hands_over_and_loses_nothing() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    in_order(cluster, &[(0, false), (1, false)]).await;
+}
+
+/// With the program of an earlier release beside this one, both ways; without one (`SIMSE_TEST_OLDER_PROGRAM`), it is this one each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_are_replaced_by_newer_ones_and_by_older_ones_again() {
+    let Some(cluster) = Cluster::older(2).await else { return };
+    in_order(cluster, &[(0, false), (0, true), (1, false), (0, false)]).await;
 }

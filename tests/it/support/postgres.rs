@@ -73,7 +73,7 @@ impl Postgres {
         line.trim_end().to_owned()
     }
 
-    /// `restart` (as by a crash), `stop` or `start`.
+    /// `restart` (as by a crash), `stop` or `start`, `freeze` or `thaw`.
     pub fn tell(&self, word: &str) {
         writeln!(self.input.lock(), "{word}").expect("its input");
         assert_eq!(self.line(), "done");

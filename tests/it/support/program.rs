@@ -1,5 +1,6 @@
 //! The built program as a child, and a client that speaks just enough HTTP to it.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,6 +12,16 @@ use tokio::process::{Child, Command};
 
 /// Longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program that is tested: a run of hours wants one that nobody builds anew meanwhile.
+pub fn built() -> OsString {
+    std::env::var_os("SIMSE_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_simse").into())
+}
+
+/// That of an earlier release, where one is named (the release workflow does); otherwise the one that is tested.
+pub fn older() -> OsString {
+    std::env::var_os("SIMSE_TEST_OLDER_PROGRAM").filter(|named| !named.is_empty()).unwrap_or_else(built)
+}
 
 /// `simse serve`, killed when it is dropped.
 pub struct Program {
@@ -29,9 +40,7 @@ impl Program {
     pub async fn serve_as(data: &Path, work: &Path, base_url: &str, config: Option<&Path>) -> Self {
         let port_file = data.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
-        // A run of hours wants a program that nobody builds anew meanwhile.
-        let built = std::env::var_os("SIMSE_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_simse").into());
-        let mut command = Command::new(built);
+        let mut command = Command::new(built());
         command.args([
             "serve",
             "--port",

@@ -139,7 +139,8 @@ impl World {
             8 => Fault::Break { server: any },
             9 => Fault::Restart { ms: if rarely { 40_000 } else { ms }, keeps: yes, hangs: self.chance.once_in(3) },
             10 | 11 => Fault::Stall { ms },
-            12 => Fault::Slow { server: other, ms, kills: yes },
+            // Longer than who is gone is looked for twice.
+            12 => Fault::Slow { server: other, ms: if yes { ms + 3_000 } else { ms }, kills: yes },
             13 => Fault::Drain { server: other },
             14 => Fault::Join,
             _ => Fault::Follow { server: other },
@@ -237,6 +238,8 @@ impl World {
             Fault::Cut { server, ms } => self.cut(server, ms),
             Fault::Heal { server } => {
                 if !self.servers[server].is_cut(now) {
+                    let refuses = !self.servers[server].is_alive && self.servers[server].refuses;
+                    self.refuse(server, refuses);
                     self.servers[server].recovers(now);
                 }
             }
@@ -312,6 +315,8 @@ impl World {
         }
         self.checks.count("cut off");
         self.servers[server].cut_until = Some(self.now + ms);
+        // Now and then what cuts it off says so to whoever wants to reach it.
+        self.refuse(server, ms % 3 == 0);
         self.servers[server].well_at = u64::MAX;
         self.quiet(self.now + ms);
         self.after(ms, Event::Fault(Fault::Heal { server }));
@@ -347,10 +352,16 @@ impl World {
             self.checks.left(turn);
         }
         self.vanish(server);
+        self.refuse(server, !machine);
         if !machine {
             let delay = self.delay();
             self.after(delay, Event::Inside(Inside::Gone(server)));
         }
+    }
+
+    fn refuse(&mut self, server: usize, refuses: bool) {
+        self.servers[server].refuses = refuses;
+        self.servers[server].has_refused |= refuses;
     }
 
     /// (d): who is gone has been found by those with whom nothing was wrong.

@@ -9,7 +9,7 @@ use super::world::{Event, HOPS_MAX, World, least_silence};
 use super::writer::{Job, Writer, Written};
 use super::{Chance, ROUND_MS, TREES};
 use crate::store::postgres::node::{BEAT, BEAT_MAX, LOOK};
-use crate::store::postgres::shared::{BLIND_MAX, Watched};
+use crate::store::postgres::watched::{BLIND_MAX, Watched};
 use crate::store::postgres::{AWAY_MAX, READ_PAUSE};
 
 /// How long a server that drains waits for its turns.
@@ -136,6 +136,9 @@ pub(super) struct Server {
     pub(super) clock: Clock,
     pub(super) is_alive: bool,
     pub(super) is_frozen: bool,
+    /// Its machine says that nobody listens there: now, and at any time before.
+    pub(super) refuses: bool,
+    pub(super) has_refused: bool,
     has_entered: bool,
     pub(super) cut_until: Option<u64>,
     /// From when on nothing is wrong with it.
@@ -181,6 +184,8 @@ impl Server {
         Self {
             clock,
             is_alive: true,
+            refuses: false,
+            has_refused: false,
             is_frozen: false,
             has_entered: false,
             cut_until: None,
@@ -427,13 +432,23 @@ impl World {
         watching.watched.note(others().map(beats_of), now);
         watching.watched.there = there;
         watching.seen = Rc::clone(beats);
+        let suspect = others().map(|(number, _)| *number).filter(|number| {
+            let watched = &self.servers[server].watched;
+            self.servers[*number].refuses && watched.is_suspect(number_of(*number), now)
+        });
+        for number in suspect.collect::<Vec<_>>() {
+            self.servers[server].watched.note_refusal(number_of(number));
+            self.checks.count("refused");
+        }
+        let watching = &mut self.servers[server];
         let is_silent = |(number, _): &&(usize, u64)| watching.watched.is_silent(number_of(*number), now);
         watching.silent = others().filter(is_silent).copied().collect();
         watching.silent.reverse();
         if departed {
             self.depart(server);
         }
-        if !self.servers[server].silent.is_empty() && self.now - self.servers[server].sight_since < least_silence() {
+        let (silent, seen_for) = (&self.servers[server].silent, self.now - self.servers[server].sight_since);
+        if silent.iter().any(|(number, _)| seen_for < least_silence(self.servers[*number].has_refused)) {
             self.checks.breach(format!("(e) node {server} could not see, and says that others were silent"));
         }
         self.declare_next(server);

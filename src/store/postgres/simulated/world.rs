@@ -10,7 +10,7 @@ use super::faults::{Ambush, Fault};
 use super::server::{Live, Purpose, Server, Timer};
 use super::{Chance, IDLE_MS, Rules, Size};
 use crate::store::postgres::connect::SENT_MAX;
-use crate::store::postgres::node::SILENCE_MAX;
+use crate::store::postgres::node::{GONE_MAX, SILENCE_MAX};
 
 /// When faults begin and end to begin.
 pub(super) const FAULTS_MS: (u64, u64) = (3_000, 11_000);
@@ -354,7 +354,7 @@ impl World {
                 self.checks.count("declared over");
                 self.checks.over(number, left, self.well());
                 let silent = glimpse.at - glimpse.beaten_at;
-                if silent < least_silence() {
+                if silent < least_silence(self.servers[number].has_refused) {
                     self.checks.breach(format!("(e) node {by} declares {number} over, which beat {silent} ms before"));
                 }
                 if self.database.rows[number].beaten_at > glimpse.beaten_at {
@@ -409,7 +409,9 @@ impl World {
 }
 
 /// The shortest silence by the world's time that is long enough by a clock of it.
-pub(super) fn least_silence() -> u64 {
-    let silence = u64::try_from(SILENCE_MAX.as_millis()).expect("seconds");
+/// `refuses`: nobody listens there.
+pub(super) fn least_silence(refuses: bool) -> u64 {
+    let silence = if refuses { GONE_MAX } else { SILENCE_MAX };
+    let silence = u64::try_from(silence.as_millis()).expect("seconds");
     silence * (100 - CLOCK_WRONG.0) / 100 - CLOCK_WRONG.1
 }
