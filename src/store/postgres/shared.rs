@@ -15,12 +15,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::Reach;
 use super::fault::Fault;
+use super::letters::Mail;
 use super::node::{LOOK, Node, SILENCE_MAX, declare_silent, others};
 use super::read;
 use super::tidings::Tidings;
 use crate::protocol::{ClientId, NodeState, NodeView, SessionId};
 use crate::store::{
-    BoxFuture, ClientSpending, Cluster, CommandsGiven, Held, Holder, Load, Presence, StoreError, Unfinished,
+    BoxFuture, ClientSpending, Cluster, CommandsGiven, Held, Holder, Letters, Load, Presence, StoreError, Unfinished,
 };
 
 /// Whether the node of a row `log_end` is there.
@@ -45,6 +46,7 @@ pub(super) struct SharedDatabase {
     node: Node,
     secret: String,
     tidings: Arc<Tidings>,
+    mail: Mail,
     draining: AtomicBool,
     /// Nodes that were seen to beat since this one watches. Others may be there in their rows alone: in a database that was restored, all of
     /// the old ones are.
@@ -62,7 +64,14 @@ impl SharedDatabase {
         drop(client);
         let draining = AtomicBool::new(false);
         let beating = watch::Sender::new(HashSet::new());
-        Ok(Arc::new(Self { reach, pool, node, secret, tidings, draining, beating }))
+        let mail = Mail::new((reach.clone(), pool.clone()), node.clone(), Arc::clone(&tidings));
+        Ok(Arc::new(Self { reach, pool, node, secret, tidings, mail, draining, beating }))
+    }
+
+    /// Looks after the letters, as long as what is returned lives.
+    pub(super) fn keep_mail(self: &Arc<Self>) -> AbortOnDropHandle<()> {
+        let database = Arc::clone(self);
+        AbortOnDropHandle::new(tokio::spawn(async move { database.mail.keep().await }))
     }
 
     /// Watches the others, as long as what is returned lives.
@@ -440,6 +449,10 @@ impl Cluster for SharedDatabase {
 
     fn commands(&self) -> broadcast::Receiver<Vec<CommandsGiven>> {
         self.tidings.commands()
+    }
+
+    fn letters(&self) -> &dyn Letters {
+        &self.mail
     }
 
     fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -157,16 +157,16 @@ async fn newer_tables_are_refused_and_a_database_that_is_away_is_said() {
     let refused = postgres.try_open(None).await.err();
     assert!(matches!(&refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
     // Tables that were only added to are worked with as if nothing had been.
-    let added = "UPDATE simse_schema SET version = 4, oldest = 3; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (t text)";
+    let added = "UPDATE simse_schema SET version = 5, oldest = 3; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (t text)";
     postgres.raw(added).await;
     let store = postgres.open().await;
     put(&store, vec![create("a"), append("a", None, 1..=2)]).await;
     assert_eq!(numbers(&store, "a", 0, 9).await, [1, 2]);
     store.close().await.expect("closes");
-    assert_eq!(postgres.raw("SELECT version FROM simse_schema").await, ["4"], "it is not put back");
-    postgres.raw("UPDATE simse_schema SET oldest = 4").await;
+    assert_eq!(postgres.raw("SELECT version FROM simse_schema").await, ["5"], "it is not put back");
+    postgres.raw("UPDATE simse_schema SET oldest = 5").await;
     let refused = postgres.try_open(None).await.err();
-    assert!(matches!(&refused, Some(StoreError::TooNew { found: 4, known: 3, .. })), "{refused:?}");
+    assert!(matches!(&refused, Some(StoreError::TooNew { found: 5, known: 4, .. })), "{refused:?}");
     postgres.tell("stop");
     let refused = postgres.try_open(None).await.err().map(|error| error.to_string());
     assert!(refused.as_ref().is_some_and(|said| said.contains("127.0.0.1") && said.contains("refused")), "{refused:?}");
