@@ -153,7 +153,7 @@ impl<'a> Passing<'a> {
             )));
         }
         let repeats = only_reads(&head.method) || head.headers.contains_key(KEY);
-        let (deadline, mut holder) = (Instant::now() + PATIENCE, first);
+        let (mut deadline, mut holder) = (Instant::now() + PATIENCE, first);
         loop {
             let (request, answers) = self.request(head, (&holder, hops), body.clone())?;
             let sent = self.shared.app.hand_to((&holder, self.is_lost(&holder)), (request, &answers), repeats).await;
@@ -170,7 +170,13 @@ impl<'a> Passing<'a> {
             tokio::time::sleep(PAUSE).await;
             match self.whereabouts(!only_reads(&head.method)).await? {
                 Whereabouts::Here => return Ok(None),
-                Whereabouts::At(now) => holder = now,
+                Whereabouts::At(now) => {
+                    if now.number != holder.number {
+                        // The one before may have had it for long.
+                        deadline = Instant::now() + PATIENCE;
+                    }
+                    holder = now;
+                }
             }
             if Instant::now() >= deadline {
                 return Err(unavailable(format!("{}, which has the session, does not answer: {why}", holder.name)));

@@ -85,45 +85,82 @@ impl Desk {
             .filter_map(|name| Some((name.clone(), response.headers().get(name)?.clone())))
             .collect();
         let mut large = None;
-        let whole = match self.whole(response, (reads, &mut large)).await {
+        let whole = match whole(response, reads, (&self.large, &mut large)).await {
             Ok(whole) => Ok(whole),
             Err(error) => {
                 let mut refusal = Failure::from(error).into_response();
                 refusal.headers_mut().extend(known);
-                self.whole(refusal, (false, &mut large)).await
+                whole(refusal, false, (&self.large, &mut large)).await
             }
         };
         self.shared.app.answer_letter(id, whole.ok()).await;
     }
+}
 
-    /// All of an answer. `large` is its place among the large ones, where it is one.
-    async fn whole<'a>(
-        &'a self,
-        response: Response,
-        (reads, large): (bool, &mut Option<SemaphorePermit<'a>>),
-    ) -> Result<Response<Bytes>, ApiError> {
-        let (head, mut body) = response.into_parts();
-        if reads && head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM)) {
-            return Err(unavailable("a stream without an end does not go through the database".to_owned()));
-        }
-        let mut whole = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let broken = |cause| unavailable(format!("the answer broke off: {cause}"));
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if whole.len() + data.len() > ANSWER_BYTES_MAX {
-                let what = "and this server is reached through the database alone";
-                return Err(unavailable(format!("the answer has more than {ANSWER_BYTES_MAX} bytes, {what}")));
-            }
-            whole.extend_from_slice(&data);
-            if whole.len() > LARGE_BYTES && large.is_none() {
-                // It is never closed.
-                *large = self.large.acquire().await.ok();
-            }
-        }
-        Ok(Response::from_parts(head, whole.freeze()))
+/// All of an answer. `large` is its place among the large ones, where it is one.
+async fn whole<'a>(
+    response: Response,
+    reads: bool,
+    (room, large): (&'a Semaphore, &mut Option<SemaphorePermit<'a>>),
+) -> Result<Response<Bytes>, ApiError> {
+    let (head, mut body) = response.into_parts();
+    if reads && head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM)) {
+        return Err(unavailable("a stream without an end does not go through the database".to_owned()));
     }
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let broken = |cause| unavailable(format!("the answer broke off: {cause}"));
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if whole.len() + data.len() > ANSWER_BYTES_MAX {
+            let what = "and this server is reached through the database alone";
+            return Err(unavailable(format!("the answer has more than {ANSWER_BYTES_MAX} bytes, {what}")));
+        }
+        whole.extend_from_slice(&data);
+        if whole.len() > LARGE_BYTES && large.is_none() {
+            // It is never closed.
+            *large = room.acquire().await.ok();
+        }
+    }
+    Ok(Response::from_parts(head, whole.freeze()))
 }
 
 fn unavailable(message: String) -> ApiError {
     ApiError::new(ErrorCode::UpstreamUnavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_is_taken_in_as_a_whole_or_refused() {
+        let room = Semaphore::new(1);
+        let answer = |kind: &str, bytes: usize| {
+            let pieces = (0..bytes.div_ceil(LARGE_BYTES)).map(move |nth| LARGE_BYTES.min(bytes - nth * LARGE_BYTES));
+            let pieces = pieces.map(|bytes| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; bytes])));
+            let body = Body::from_stream(futures_util::stream::iter(pieces));
+            Response::builder().header(CONTENT_TYPE, kind).body(body).expect("an answer")
+        };
+        let table = [
+            ("application/json", 10, true, Ok(false)),
+            ("application/json", ANSWER_BYTES_MAX, true, Ok(true)),
+            ("application/json", ANSWER_BYTES_MAX + 1, false, Err("more than")),
+            ("text/event-stream", 10, false, Ok(false)),
+            ("text/event-stream; charset=utf-8", 10, true, Err("without an end")),
+        ];
+        for (kind, bytes, reads, want) in table {
+            let mut large = None;
+            let taken = whole(answer(kind, bytes), reads, (&room, &mut large)).await;
+            match (taken, want) {
+                (Ok(taken), Ok(is_large)) => {
+                    assert_eq!((taken.body().len(), large.is_some()), (bytes, is_large), "{kind} {bytes}");
+                }
+                (Err(error), Err(want)) => assert!(error.to_string().contains(want), "{kind} {bytes}: {error}"),
+                (taken, want) => panic!("{kind} {bytes}: {taken:?}, not {want:?}"),
+            }
+        }
+        let broken = futures_util::stream::iter([Ok(Bytes::from_static(b"x")), Err(std::io::Error::other("no"))]);
+        let broken = Response::new(Body::from_stream(broken));
+        assert!(whole(broken, false, (&room, &mut None)).await.is_err(), "it broke off");
+    }
 }

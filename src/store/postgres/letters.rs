@@ -328,3 +328,136 @@ impl Letters for Mail {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use futures_util::future::join_all;
+
+    use super::super::tests::Postgres;
+    use super::*;
+    use crate::store::Cluster;
+    use crate::store::conformance::Shared;
+
+    /// How soon what is gone is seen to be.
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn never() -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn cluster(store: &Shared) -> Arc<dyn Cluster> {
+        store.cluster().expect("shared")
+    }
+
+    async fn until(postgres: &Postgres, sql: &str, want: &str) {
+        let begun = Instant::now();
+        while postgres.raw(sql).await != [want] {
+            assert!(begun.elapsed() < SOON, "{sql}: {:?}", postgres.raw(sql).await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    const LEFT: &str = "SELECT count(*) FROM letter";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_letter_is_taken_once_and_answered_to_who_sent_it() {
+        let Some(postgres) = Postgres::start() else { return };
+        let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
+        let (one, two) = (cluster(&one), cluster(&two));
+        let large = vec![7_u8; 3 << 20];
+        let texts: Vec<Vec<u8>> = (0..20_u8).map(|nth| if nth == 0 { large.clone() } else { vec![nth] }).collect();
+        let asking = texts.iter().map(|text| one.letters().exchange(two.own(), text.clone(), never()));
+        let taken: Mutex<BTreeMap<i64, Vec<u8>>> = Mutex::default();
+        let taking = async || {
+            loop {
+                let letter = two.letters().next().await.expect("taken");
+                let answer = [b"to ", &letter.request[..]].concat();
+                assert!(taken.lock().insert(letter.id, letter.request).is_none(), "it was taken before");
+                two.letters().answer(letter.id, Some(answer)).await.expect("answered");
+            }
+        };
+        let replies = tokio::select! {
+            replies = join_all(asking) => replies,
+            () = async { tokio::join!(taking(), taking()).0 } => unreachable!("it never ends"),
+        };
+        let want = texts.iter().map(|text| Ok(Replied::With([b"to ", &text[..]].concat())));
+        assert!(replies.into_iter().eq(want) && taken.lock().len() == texts.len(), "each has its own");
+        until(&postgres, LEFT, "0").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_not_taken_was_not_done_and_of_the_rest_nobody_knows() {
+        let Some(postgres) = Postgres::start() else { return };
+        let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
+        let (sender, receiver) = (cluster(&one), cluster(&two));
+        let exchange = |given_up| sender.letters().exchange(receiver.own(), b"x".to_vec(), given_up);
+        let soon = || -> BoxFuture<'static, ()> { Box::pin(tokio::time::sleep(Duration::from_millis(300))) };
+        assert_eq!(exchange(soon()).await, Ok(Replied::Never), "given up before it was taken");
+        let begun = Instant::now();
+        assert_eq!(exchange(never()).await, Ok(Replied::Never), "its receiver reads no letters");
+        assert!(begun.elapsed() < TAKEN_MAX + SOON);
+        assert_eq!(postgres.raw(LEFT).await, ["0"]);
+        let (replied, letter) = tokio::join!(exchange(soon()), receiver.letters().next());
+        assert_eq!(replied, Ok(Replied::Lost), "it was taken, and not answered by then");
+        let letter = letter.expect("taken");
+        tokio::time::timeout(SOON, letter.gone.cancelled()).await.expect("its receiver hears that nobody waits");
+        receiver.letters().answer(letter.id, Some(Vec::new())).await.expect("it is late, and harms nobody");
+        // Refused by who has it, emptied by a restart, and left by a node that is over.
+        for lose in ["refuse", "DELETE FROM letter", "UPDATE node SET is_over = true WHERE number = 2"] {
+            let losing = async {
+                let letter = receiver.letters().next().await.expect("taken");
+                match lose {
+                    "refuse" => receiver.letters().answer(letter.id, None).await.expect("said"),
+                    sql => drop(postgres.raw(sql).await),
+                }
+            };
+            assert_eq!(tokio::join!(exchange(never()), losing).0, Ok(Replied::Lost), "{lose}");
+        }
+        assert_eq!(exchange(never()).await, Ok(Replied::Never), "there is nobody to take it");
+        until(&postgres, LEFT, "0").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_nobody_waits_for_goes() {
+        let Some(postgres) = Postgres::start() else { return };
+        let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
+        let (sender, receiver) = (cluster(&one), cluster(&two));
+        let asking = sender.letters().exchange(receiver.own(), b"x".to_vec(), never());
+        let taken = tokio::select! {
+            _ = asking => unreachable!("nobody answers"),
+            letter = receiver.letters().next() => letter.expect("taken"),
+        };
+        // Who asked is gone: so is its letter, and who has it hears of it.
+        tokio::time::timeout(SOON, taken.gone.cancelled()).await.expect("it hears");
+        until(&postgres, LEFT, "0").await;
+        let store = postgres.open_shared(&[]).await;
+        let mail = &store.shared.as_ref().expect("shared").mail;
+        let own = mail.node.number;
+        let kept = mail.begin();
+        let (known, lost) = (kept.id, mail.id(1));
+        mail.next.fetch_add(1, Ordering::Relaxed);
+        let rows = [
+            (known, own, 1, "now()", true),
+            (lost, own, 1, "now()", false),
+            // Sent meanwhile.
+            (mail.id(2), own, 1, "now()", true),
+            (1, 1, own, "now()", true),
+            (2, 99, own, "now()", false),
+            (3, 1, 99, "now()", true),
+            (4, 1, 99, "now() - interval '2 minutes'", false),
+        ];
+        for (id, sender, receiver, at, _) in &rows {
+            let sql = format!(
+                "INSERT INTO letter (id, sender, receiver, request, at) VALUES ({id}, {sender}, {receiver}, '', {at})"
+            );
+            postgres.raw(&sql).await;
+        }
+        mail.sweep().await.expect("swept");
+        let mut want: Vec<i64> = rows.iter().filter(|row| row.4).map(|row| row.0).collect();
+        want.sort_unstable();
+        let want: Vec<String> = want.iter().map(ToString::to_string).collect();
+        assert_eq!(postgres.raw("SELECT id FROM letter ORDER BY id").await, want);
+    }
+}

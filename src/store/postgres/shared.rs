@@ -46,7 +46,7 @@ pub(super) struct SharedDatabase {
     node: Node,
     secret: String,
     tidings: Arc<Tidings>,
-    mail: Mail,
+    pub(super) mail: Mail,
     draining: AtomicBool,
     /// Nodes that were seen to beat since this one watches. Others may be there in their rows alone: in a database that was restored, all of
     /// the old ones are.

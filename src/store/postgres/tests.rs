@@ -35,15 +35,19 @@ impl Postgres {
     }
 
     /// As one of the servers that share it, which reaches workspaces with those labels.
-    async fn share(&self, labels: &[&str]) -> Shared {
+    pub(super) async fn share(&self, labels: &[&str]) -> Shared {
+        Arc::new(self.open_shared(labels).await)
+    }
+
+    pub(super) async fn open_shared(&self, labels: &[&str]) -> PostgresStore {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         let doorway = Doorway { url: "http://127.0.0.1:9".to_owned(), labels };
         let home = Home::held_by(None).sharing(doorway);
-        Arc::new(PostgresStore::open((&self.url(), None), home).await.expect("opens"))
+        PostgresStore::open((&self.url(), None), home).await.expect("opens")
     }
 
     /// Does something over a connection of its own.
-    async fn raw(&self, sql: &str) -> Vec<String> {
+    pub(super) async fn raw(&self, sql: &str) -> Vec<String> {
         let socket = self.socket_url();
         let (client, connection) = tokio_postgres::connect(&socket, tokio_postgres::NoTls).await.expect("connects");
         let driven = tokio::spawn(connection);
