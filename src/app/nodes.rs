@@ -1,6 +1,7 @@
 //! Several servers over one store: where what is asked of a session is done, who is there, and how one of them goes.
 
 mod commands;
+mod handed;
 mod signed;
 
 use std::time::Duration;
@@ -10,7 +11,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::{App, Caller, EventReader};
-use crate::base::http::HttpError;
 use crate::protocol::{
     Access, ApiError, ClientId, Drained, NodeList, NodeState, NodeView, SessionId, TokenName, TokenRole,
 };
@@ -19,6 +19,8 @@ use crate::session::{is_nobodys, store_failure};
 pub use crate::store::Holder;
 
 pub(super) use commands::Ways;
+pub(super) use handed::Roads;
+pub use handed::{ANSWER_BYTES_MAX, Arrived, LETTERS_MAX, LetterId, Unanswered};
 pub use signed::{Answers, BETWEEN_NODES, HOPS, NodeKey};
 
 /// Where a node takes commands that came over a line of another one.
@@ -115,8 +117,16 @@ impl App {
 
     /// Waits until another node than that one has a session, or nobody.
     pub async fn is_lost(&self, session: &SessionId, holder: &Holder) {
+        let mut departures = self.store.cluster().map(|cluster| cluster.departures());
         loop {
-            tokio::time::sleep(LOOK).await;
+            let departure = async {
+                match &mut departures {
+                    // The sender lives as long as the store.
+                    Some(departures) => drop(departures.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            drop(tokio::time::timeout(LOOK, departure).await);
             match self.whereabouts(session, false).await {
                 Ok(Whereabouts::At(now)) if now.number == holder.number => {}
                 Ok(_) => return,
@@ -185,15 +195,4 @@ impl App {
         }
         Ok(Drained { draining: true, left })
     }
-}
-
-/// What has become of a request that somebody else has answered than the node that was asked.
-pub fn not_its_own(holder: &Holder) -> HttpError {
-    let cause = format!("what answers there is not {}: is its `--node-url` right, and its own?", holder.name);
-    HttpError::Cut { host: holder.url.clone(), cause }
-}
-
-/// What has become of a request to a node that is lost.
-pub fn lost(holder: &Holder) -> HttpError {
-    HttpError::Cut { host: holder.url.clone(), cause: "another server follows it".to_owned() }
 }

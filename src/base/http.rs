@@ -29,7 +29,7 @@ use super::trace::Origin;
 use ahead::Ahead;
 use packed::{Coding, Packed};
 
-pub use handed::{hand_on, target_of, whole, without_connection};
+pub use handed::{Coming, hand_on, target_of, whole, without_connection};
 pub use protocol::{bare_address, exchange, form, header_pairs, protocol_client, secret_header, without_address};
 pub use shown::{is_key, secrets_of_address, shown_address};
 pub use way::Way;

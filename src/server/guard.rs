@@ -121,6 +121,9 @@ impl Guard {
             }
             return Ok(Admitted { caller, ends: None, is_nobody: false, token, answers: Some(answers) });
         }
+        if peer == Peer::Letter {
+            return Err(unauthorized("a request through the database is one of another server of the store"));
+        }
         let host = self.check_host(head, peer)?;
         self.check_origin(head, (&host, peer))?;
         let within = client(&head.headers)?;

@@ -22,10 +22,9 @@ use super::call;
 use super::guard::Admitted;
 use super::query::Query;
 use crate::app::{
-    Answers, BETWEEN_NODES, Caller, CallerPassed, HOPS, Holder, NodeKey, PATIENCE, PAUSE, Whereabouts, lost,
-    not_its_own,
+    Answers, BETWEEN_NODES, Caller, CallerPassed, HOPS, Holder, NodeKey, PATIENCE, PAUSE, Unanswered, Whereabouts,
 };
-use crate::base::http::{HttpError, hand_on, target_of};
+use crate::base::http::target_of;
 use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -154,36 +153,30 @@ impl<'a> Passing<'a> {
             )));
         }
         let repeats = only_reads(&head.method) || head.headers.contains_key(KEY);
-        let (deadline, mut holder) = (Instant::now() + PATIENCE, first);
+        let (mut deadline, mut holder) = (Instant::now() + PATIENCE, first);
         loop {
             let (request, answers) = self.request(head, (&holder, hops), body.clone())?;
-            let sent = tokio::select! {
-                sent = hand_on(request) => sent,
-                () = self.is_lost(&holder) => Err(lost(&holder)),
-            };
-            let sent = sent.and_then(|mut answer| {
-                let is_its_own = self.key.is_answer(answer.headers_mut(), &answers);
-                if is_its_own { Ok(answer) } else { Err(not_its_own(&holder)) }
-            });
-            let why = sent.as_ref().err().map(ToString::to_string);
-            match sent {
+            let sent = self.shared.app.hand_to((&holder, self.is_lost(&holder)), (request, &answers), repeats).await;
+            let why = match sent {
                 Ok(answer) => return Ok(Some(answer.map(Body::new))),
-                Err(HttpError::Connect { .. }) => {}
-                Err(HttpError::Cut { .. } | HttpError::Silent { .. }) if repeats => {}
-                Err(error @ (HttpError::Cut { .. } | HttpError::Silent { .. })) => {
+                Err(Unanswered::Undone(why)) => why,
+                Err(Unanswered::Unknown(why)) if repeats => why,
+                Err(Unanswered::Unknown(why)) => {
                     let message =
-                        format!("{}, which has the session, was lost ({error}): it may have been done", holder.name);
+                        format!("{}, which has the session, was lost ({why}): it may have been done", holder.name);
                     return Err(unavailable(message));
                 }
-                Err(error) => return Err(unavailable(error.to_string())),
-            }
-            tokio::time::sleep(PAUSE).await;
+            };
             match self.whereabouts(!only_reads(&head.method)).await? {
                 Whereabouts::Here => return Ok(None),
-                Whereabouts::At(now) => holder = now,
+                // The one before may have had it for long.
+                Whereabouts::At(now) if now.number != holder.number => {
+                    deadline = Instant::now() + PATIENCE;
+                    holder = now;
+                }
+                Whereabouts::At(_) => tokio::time::sleep(PAUSE).await,
             }
             if Instant::now() >= deadline {
-                let why = why.unwrap_or_default();
                 return Err(unavailable(format!("{}, which has the session, does not answer: {why}", holder.name)));
             }
         }

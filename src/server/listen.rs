@@ -15,7 +15,6 @@ use axum::http::header::UPGRADE;
 use axum::http::{Method, Request, StatusCode, request};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, TryFutureExt as _};
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -37,6 +36,7 @@ use super::guard::{Admitted, Nobody, Shown};
 use super::hand_on::{self, Passing};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
+use super::letters;
 use super::log::{self, Line};
 use super::peer::Peer;
 use super::socket::{Socket, is_ours};
@@ -108,6 +108,7 @@ pub(super) async fn run(listeners: Listeners, router: Router, shared: Arc<Shared
         shared,
     });
     door.watch_files();
+    door.take_letters();
     let mut warned = None;
     loop {
         tokio::select! {
@@ -207,6 +208,15 @@ impl Door {
         });
     }
 
+    /// Requests that come through the database.
+    fn take_letters(self: &Arc<Self>) {
+        if self.shared.node_key.is_some() {
+            let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
+            let ends = letters::Ends { leaving: self.leaving.clone(), cut: self.cut.clone() };
+            self.tasks.spawn(letters::take((shared, router), self.tasks.clone(), ends));
+        }
+    }
+
     fn enter(self: &Arc<Self>, guest: Guest) {
         let room = Arc::clone(&self.shared.room).try_acquire_owned();
         match guest {
@@ -281,7 +291,7 @@ impl Door {
                 request.extensions_mut().insert(berth.clone());
             }
             let upgrades = upgrades.clone();
-            let answered = answer(Arc::clone(&shared), router.clone(), peer, request);
+            let answered = answer(Arc::clone(&shared), router.clone(), peer, request.map(Body::new));
             answered.inspect_ok(move |response| {
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     upgrades.upgrade();
@@ -324,11 +334,11 @@ async fn refuse<T: AsyncRead + AsyncWrite + Unpin>(mut socket: T, peer: Peer, er
 }
 
 /// Answers one request: log, guard, route. Never fails, and never without an answer.
-async fn answer(
+pub(super) async fn answer(
     shared: Arc<Shared>,
     router: Router,
     peer: Peer,
-    mut request: Request<Incoming>,
+    mut request: Request<Body>,
 ) -> Result<Response, Infallible> {
     let line = Line::of(&mut request, peer, (Arc::clone(shared.app.meters()), shared.app.tracer()));
     let origin = line.origin();
@@ -342,12 +352,12 @@ async fn answer(
     Ok(line.follow(response))
 }
 
-async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Request<Incoming>)) -> Response {
+async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Request<Body>)) -> Response {
     let (head, body) = request.into_parts();
     let admitted = match shared.guard.admit(&head, peer).await {
         Ok(admitted) => admitted,
         Err(error) => {
-            call::drain(&head.headers, Body::new(body), shared);
+            call::drain(&head.headers, body, shared);
             return Failure::from(error).into_response();
         }
     };
@@ -363,11 +373,11 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
 async fn admitted_to(
     shared: &Shared,
     router: Router,
-    (mut head, body): (request::Parts, Incoming),
+    (mut head, body): (request::Parts, Body),
     admitted: Admitted,
 ) -> Response {
     if admitted.answers.is_some() && head.method == Method::POST && head.uri.path() == COMMAND_PATH {
-        return hand_on::take_command(shared, admitted.caller, (&head, Body::new(body))).await;
+        return hand_on::take_command(shared, admitted.caller, (&head, body)).await;
     }
     let passing = Passing::of(shared, &head, &admitted);
     head.extensions.insert(admitted.caller);
@@ -380,9 +390,9 @@ async fn admitted_to(
     }
     let routed = async {
         match passing {
-            Some(passing) => passing.answer(head, Body::new(body), router).await,
+            Some(passing) => passing.answer(head, body, router).await,
             None => {
-                let Ok(response) = router.oneshot(Request::from_parts(head, Body::new(body))).await;
+                let Ok(response) = router.oneshot(Request::from_parts(head, body)).await;
                 response
             }
         }

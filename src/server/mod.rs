@@ -16,6 +16,7 @@ mod inside;
 mod intake;
 mod io;
 mod keys;
+mod letters;
 mod lifecycle;
 mod lines;
 mod listen;

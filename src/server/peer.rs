@@ -10,6 +10,8 @@ pub(crate) enum Peer {
     Network(SocketAddr),
     /// Over the Unix socket, and the kernel says: of the same user, or root.
     Local,
+    /// Another server of the store, through its database.
+    Letter,
 }
 
 impl fmt::Display for Peer {
@@ -17,6 +19,7 @@ impl fmt::Display for Peer {
         match self {
             Self::Network(address) => address.fmt(f),
             Self::Local => f.write_str("socket"),
+            Self::Letter => f.write_str("database"),
         }
     }
 }

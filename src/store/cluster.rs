@@ -3,8 +3,11 @@
 //! A session, with all under it, is held by one node. The one that made it has it, or the one that was asked for it when nobody had it.
 //! Writes of anybody else are refused by the store.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{BoxFuture, ClientSpending, SessionRow, StoreError, TurnRow};
 use crate::protocol::{ClientId, NodeView, SessionId};
@@ -84,6 +87,46 @@ pub struct CommandsGiven {
     pub count: u32,
 }
 
+/// A letter to this node, which has taken it.
+#[derive(Debug)]
+pub struct Letter {
+    /// Never given twice.
+    pub id: i64,
+    /// What it says.
+    pub request: Vec<u8>,
+    /// Fires when nobody waits for its answer any more.
+    pub gone: CancellationToken,
+}
+
+/// What has become of a letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replied {
+    /// It was answered.
+    With(Vec<u8>),
+    /// It was not taken, and never will be: nothing was done.
+    Never,
+    /// It was taken, or may have been, and no answer comes: it may have been done.
+    Lost,
+}
+
+/// What nodes that do not reach one another say through the store, and what is answered. What it means is none of the store's.
+pub trait Letters: Send + Sync + 'static {
+    /// Sends a letter to another node and waits for its answer: as long as that one is there, and `given_up` has not come. One that is not
+    /// taken for a while is withdrawn. Nothing is left of it when this has ended, or is dropped.
+    fn exchange<'a>(
+        &'a self,
+        to: i64,
+        request: Vec<u8>,
+        given_up: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<Replied, StoreError>>;
+
+    /// Waits for a letter to this node, and takes it. Each is given once.
+    fn next(&self) -> BoxFuture<'_, Result<Letter, StoreError>>;
+
+    /// Answers a letter that was taken. None: it is not answered.
+    fn answer(&self, id: i64, answer: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
 /// The servers that share a store.
 pub trait Cluster: Send + Sync + 'static {
     /// What all of them know and nobody else: by it they know one another.
@@ -94,6 +137,9 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// Who has a session. Takes nothing.
     fn look<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Held, StoreError>>;
+
+    /// Waits until a node was seen to be there later than at that moment.
+    fn hears(&self, node: i64, since: Instant) -> BoxFuture<'_, ()>;
 
     /// Takes a session, and all under it, where nobody who is there has it. False: somebody was faster, or this node takes none, or does not
     /// reach its workspace.
@@ -152,6 +198,9 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// What others tell of it.
     fn commands(&self) -> broadcast::Receiver<Vec<CommandsGiven>>;
+
+    /// Letters between the nodes.
+    fn letters(&self) -> &dyn Letters;
 
     /// From now on this node takes no sessions, and the others are told so.
     fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>>;

@@ -43,7 +43,7 @@ pub use crate::base::BoxFuture;
 use crate::protocol::{ClientId, Event, GrantId, RequestId, SessionId, TurnId};
 
 use chain::Chain;
-pub use cluster::{Cluster, CommandsGiven, Held, Holder, Load, Presence, Unfinished};
+pub use cluster::{Cluster, CommandsGiven, Held, Holder, Letter, Letters, Load, Presence, Replied, Unfinished};
 pub use directory::{Lock, hold_directory, hold_first_free};
 pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;

@@ -11,13 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Whereabouts, lost, not_its_own};
+use super::{ANSWER_BYTES_MAX, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Unanswered, Whereabouts};
 use crate::app::{App, Caller, Command, Handled, Message, Outcome, Step, Submitted};
-use crate::base::http::{HttpError, hand_on, whole};
+use crate::base::http::whole;
 use crate::protocol::{ApiError, ErrorCode, SessionId};
-
-/// Longest answer.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// What a node answers another one.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,45 +122,44 @@ impl App {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Whereabouts::At(holder) = self.whereabouts(session, !command.is_read()).await? else { return Ok(None) };
-            let asked = tokio::select! {
-                asked = self.ask_node(&holder, caller, raw.clone()) => asked,
-                () = self.is_lost(session, &holder) => Err(lost(&holder)),
-            };
-            match asked {
+            let why = match self.ask_node((&holder, session), caller, (raw.clone(), repeats)).await {
                 Ok(handled) => return Ok(Some(handled)),
-                Err(HttpError::Connect { .. }) => {}
-                Err(HttpError::Cut { .. } | HttpError::Silent { .. }) if repeats => {}
-                Err(error) => {
+                Err(Unanswered::Undone(why)) => why,
+                Err(Unanswered::Unknown(why)) if repeats => why,
+                Err(Unanswered::Unknown(why)) => {
                     let message =
-                        format!("{}, which has the session, was lost ({error}): it may have been done", holder.name);
+                        format!("{}, which has the session, was lost ({why}): it may have been done", holder.name);
                     return Err(ApiError::new(ErrorCode::UpstreamUnavailable, message));
                 }
-            }
+            };
             if Instant::now() >= deadline {
-                let message = format!("{}, which has the session, does not answer", holder.name);
+                let message = format!("{}, which has the session, does not answer: {why}", holder.name);
                 return Err(ApiError::new(ErrorCode::UpstreamUnavailable, message));
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn ask_node(&self, holder: &Holder, caller: &Caller, raw: Bytes) -> Result<Handled, HttpError> {
-        let strange = |cause| HttpError::Cut { host: holder.url.clone(), cause };
-        let unsaid = |cause: String| HttpError::Connect { host: holder.url.clone(), cause };
+    async fn ask_node(
+        &self,
+        (holder, session): (&Holder, &SessionId),
+        caller: &Caller,
+        (raw, repeats): (Bytes, bool),
+    ) -> Result<Handled, Unanswered> {
+        let strange = |cause: String| Unanswered::Unknown(cause);
+        let unsaid = |cause: String| Unanswered::Undone(cause);
         let Some(key) = self.node_key() else { return Err(unsaid("nobody else has the store".into())) };
         let request = http::Request::post(format!("{}{COMMAND_PATH}", holder.url)).body(raw);
         let mut request = request.map_err(|cause| unsaid(cause.to_string()))?;
         let passed = CallerPassed::of(caller, None);
         let signed = key.sign(request.headers_mut(), (&Method::POST, COMMAND_PATH), (holder.number, &passed));
         let answers = signed.map_err(|error| unsaid(error.to_string()))?;
-        let mut answer = hand_on(request).await?;
-        if !key.is_answer(answer.headers_mut(), &answers) {
-            return Err(not_its_own(holder));
-        }
+        let lost = self.is_lost(session, holder);
+        let answer = self.hand_to((holder, lost), (request, &answers), repeats).await?;
         if answer.status() != 200 {
             return Err(strange(format!("it answers with status {}", answer.status())));
         }
-        let text = whole(answer, (&holder.url, ANSWER_BYTES_MAX)).await?;
+        let text = whole(answer, (&holder.url, ANSWER_BYTES_MAX)).await.map_err(|error| strange(error.to_string()))?;
         let Answered { outcome, replayed, accepted } =
             serde_json::from_slice(&text).map_err(|cause| strange(cause.to_string()))?;
         Ok(Handled { outcome: Arc::new(outcome), replayed, accepted })

@@ -1,13 +1,26 @@
 //! A request that is handed to another server of our own as it came, and its answer as it comes.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_LENGTH, HOST, HeaderMap};
-use reqwest::{Body, Client};
+use reqwest::{Body, Client, ClientBuilder};
 
-use super::protocol::no_redirects;
 use super::{HttpError, Kind, cached, host_of, parse_url};
+
+/// Longest wait for a connection: our servers are near each other, and there is another way to them.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// After so much silence the other machine is asked whether it is still there, and so often a further one; and how long what was sent may
+/// stay without a sign that it arrived. An answer may take as long as it wants.
+const ASKED_AFTER: Duration = Duration::from_secs(2);
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
+const ASKED_TIMES: u32 = 3;
+#[cfg(target_os = "linux")]
+const ARRIVED_MAX: Duration = Duration::from_secs(3);
+
+/// An answer's body, of which more may be coming.
+pub use reqwest::Body as Coming;
 
 /// What is said of one connection, and not of what goes over it.
 const OF_THE_CONNECTION: [&str; 9] = [
@@ -63,7 +76,7 @@ pub async fn hand_on(request: http::Request<Bytes>) -> Result<http::Response<Bod
     static CLIENTS: [OnceLock<Client>; 3] = [const { OnceLock::new() }; 3];
     let url = parse_url(&request.uri().to_string())?;
     let host = host_of(&url);
-    let client = cached(&CLIENTS, Kind::of(&url), no_redirects).await?;
+    let client = cached(&CLIENTS, Kind::of(&url), between_servers).await?;
     let (mut head, body) = request.into_parts();
     without_connection(&mut head.headers);
     head.headers.remove(HOST);
@@ -77,4 +90,13 @@ pub async fn hand_on(request: http::Request<Bytes>) -> Result<http::Response<Bod
     let mut answer = http::Response::from(answer);
     without_connection(answer.headers_mut());
     Ok(answer)
+}
+
+/// A connection of its own for each request, over which it is noticed soon that nothing arrives any more.
+fn between_servers(builder: ClientBuilder) -> ClientBuilder {
+    let builder = super::protocol::no_redirects(builder).connect_timeout(CONNECT_TIMEOUT).tcp_keepalive(ASKED_AFTER);
+    let builder = builder.tcp_keepalive_interval(ASKED_AGAIN).tcp_keepalive_retries(ASKED_TIMES);
+    #[cfg(target_os = "linux")]
+    let builder = builder.tcp_user_timeout(ARRIVED_MAX);
+    builder
 }

@@ -8,6 +8,7 @@ mod connect;
 pub(in crate::store) mod copied;
 mod fault;
 mod fork;
+mod letters;
 mod lifecycle;
 mod node;
 mod plan;
@@ -127,7 +128,7 @@ impl PostgresStore {
         if let Some(tidings) = &tidings {
             let with = SharedDatabase::join((reach.clone(), pool.clone()), node.clone(), Arc::clone(tidings)).await?;
             beating.extend(tidings.start(&reach));
-            beating.push(with.watch());
+            beating.extend([with.watch(), with.keep_mail()]);
             shared = Some(with);
         }
         let (jobs, receiver) = mpsc::unbounded_channel();

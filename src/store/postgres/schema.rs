@@ -138,6 +138,18 @@ const STEPS: &[&str] = &[
         PRIMARY KEY (client, node)
     ) WITH (fillfactor = 50);
 ",
+    "
+    CREATE UNLOGGED TABLE letter (
+        id bigint PRIMARY KEY,
+        sender bigint NOT NULL,
+        receiver bigint NOT NULL,
+        taken boolean NOT NULL DEFAULT false,
+        request bytea NOT NULL,
+        answer bytea,
+        at timestamptz NOT NULL DEFAULT now()
+    ) WITH (fillfactor = 50);
+    ALTER TABLE letter ALTER COLUMN request SET STORAGE EXTERNAL, ALTER COLUMN answer SET STORAGE EXTERNAL;
+",
 ];
 
 /// Brings the tables to the newest version. Others who come at the same time wait.

@@ -3,7 +3,7 @@
 //! A session's holder stands beside the end of its log. It changes in two ways alone: its holder gives it up, or its holder is over and
 //! another node takes it. Whoever is over writes nothing more (see `node`), so what is taken has one writer.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,13 +15,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::Reach;
 use super::fault::Fault;
+use super::letters::Mail;
 use super::node::{LOOK, Node, declare_silent, others};
 use super::read;
 use super::tidings::Tidings;
 use super::watched::{BLIND_MAX, Watched, refuses};
 use crate::protocol::{ClientId, NodeState, NodeView, SessionId};
 use crate::store::{
-    BoxFuture, ClientSpending, Cluster, CommandsGiven, Held, Holder, Load, Presence, StoreError, Unfinished,
+    BoxFuture, ClientSpending, Cluster, CommandsGiven, Held, Holder, Letters, Load, Presence, StoreError, Unfinished,
 };
 
 /// Whether the node of a row `log_end` is there.
@@ -42,10 +43,11 @@ pub(super) struct SharedDatabase {
     node: Node,
     secret: String,
     tidings: Arc<Tidings>,
+    pub(super) mail: Mail,
     draining: AtomicBool,
-    /// Nodes that were seen to beat since this one watches. Others may be there in their rows alone: in a database that was restored, all of
-    /// the old ones are.
-    beating: watch::Sender<HashSet<i64>>,
+    /// Nodes that were seen to beat since this one watches, and when last. Others may be there in their rows alone: in a database that was
+    /// restored, all of the old ones are.
+    beating: watch::Sender<HashMap<i64, Instant>>,
 }
 
 impl SharedDatabase {
@@ -58,8 +60,15 @@ impl SharedDatabase {
         let secret = secret(&client).await.map_err(|fault| fault.told("open the database", &reach.place))?;
         drop(client);
         let draining = AtomicBool::new(false);
-        let beating = watch::Sender::new(HashSet::new());
-        Ok(Arc::new(Self { reach, pool, node, secret, tidings, draining, beating }))
+        let beating = watch::Sender::new(HashMap::new());
+        let mail = Mail::new((reach.clone(), pool.clone()), node.clone(), Arc::clone(&tidings));
+        Ok(Arc::new(Self { reach, pool, node, secret, tidings, mail, draining, beating }))
+    }
+
+    /// Looks after the letters, as long as what is returned lives.
+    pub(super) fn keep_mail(self: &Arc<Self>) -> AbortOnDropHandle<()> {
+        let database = Arc::clone(self);
+        AbortOnDropHandle::new(tokio::spawn(async move { database.mail.keep().await }))
     }
 
     /// Watches the others, as long as what is returned lives.
@@ -101,11 +110,9 @@ impl SharedDatabase {
         self.tidings.set_company(!there.is_empty());
         watched.note_own(own, now);
         let beaten = watched.note(others.iter().map(|node| (node.number, node.beat)), now);
-        self.beating.send_if_modified(|beating| {
-            let before = beating.len();
-            beating.retain(|number| there.contains(number));
-            let is_fewer = beating.len() < before;
-            beaten.iter().fold(is_fewer, |changed, number| beating.insert(*number) || changed)
+        self.beating.send_modify(|beating| {
+            beating.retain(|number, _| there.contains(number));
+            beating.extend(beaten.into_iter().map(|number| (number, now)));
         });
         watched.there = there;
         let refused = futures_util::future::join_all(
@@ -205,7 +212,7 @@ impl Cluster for SharedDatabase {
             loop {
                 let found = self.query("look who has a session", look).await?;
                 let Held::Elsewhere(holder) = &found else { return Ok(found) };
-                if beating.borrow_and_update().contains(&holder.number) {
+                if beating.borrow_and_update().contains_key(&holder.number) {
                     return Ok(found);
                 }
                 if begun.elapsed() > UNSEEN_MAX {
@@ -215,6 +222,14 @@ impl Cluster for SharedDatabase {
                 // It beats, or is over a moment later.
                 drop(tokio::time::timeout(LOOK, beating.changed()).await);
             }
+        })
+    }
+
+    fn hears(&self, node: i64, since: Instant) -> BoxFuture<'_, ()> {
+        let mut beating = self.beating.subscribe();
+        Box::pin(async move {
+            // The sender is our own.
+            drop(beating.wait_for(|beating| beating.get(&node).is_some_and(|at| *at > since)).await);
         })
     }
 
@@ -369,7 +384,7 @@ impl Cluster for SharedDatabase {
             // One that was not seen to beat may be there in its row alone.
             let beating = self.beating.borrow();
             let is_seen =
-                |node: &NodeView| node.is_self || node.state == NodeState::Over || beating.contains(&node.number);
+                |node: &NodeView| node.is_self || node.state == NodeState::Over || beating.contains_key(&node.number);
             Ok(nodes.into_iter().filter(is_seen).collect())
         };
         Box::pin(self.query("list the servers", work))
@@ -393,6 +408,10 @@ impl Cluster for SharedDatabase {
 
     fn commands(&self) -> broadcast::Receiver<Vec<CommandsGiven>> {
         self.tidings.commands()
+    }
+
+    fn letters(&self) -> &dyn Letters {
+        &self.mail
     }
 
     fn drain(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -35,15 +35,19 @@ impl Postgres {
     }
 
     /// As one of the servers that share it, which reaches workspaces with those labels.
-    async fn share(&self, labels: &[&str]) -> Shared {
+    pub(super) async fn share(&self, labels: &[&str]) -> Shared {
+        Arc::new(self.open_shared(labels).await)
+    }
+
+    pub(super) async fn open_shared(&self, labels: &[&str]) -> PostgresStore {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         let doorway = Doorway { url: "http://127.0.0.1:9".to_owned(), labels };
         let home = Home::held_by(None).sharing(doorway);
-        Arc::new(PostgresStore::open((&self.url(), None), home).await.expect("opens"))
+        PostgresStore::open((&self.url(), None), home).await.expect("opens")
     }
 
     /// Does something over a connection of its own.
-    async fn raw(&self, sql: &str) -> Vec<String> {
+    pub(super) async fn raw(&self, sql: &str) -> Vec<String> {
         let socket = self.socket_url();
         let (client, connection) = tokio_postgres::connect(&socket, tokio_postgres::NoTls).await.expect("connects");
         let driven = tokio::spawn(connection);
@@ -157,16 +161,16 @@ async fn newer_tables_are_refused_and_a_database_that_is_away_is_said() {
     let refused = postgres.try_open(None).await.err();
     assert!(matches!(&refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
     // Tables that were only added to are worked with as if nothing had been.
-    let added = "UPDATE simse_schema SET version = 4, oldest = 3; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (t text)";
+    let added = "UPDATE simse_schema SET version = 5, oldest = 3; ALTER TABLE session ADD COLUMN newer text; CREATE TABLE newer (t text)";
     postgres.raw(added).await;
     let store = postgres.open().await;
     put(&store, vec![create("a"), append("a", None, 1..=2)]).await;
     assert_eq!(numbers(&store, "a", 0, 9).await, [1, 2]);
     store.close().await.expect("closes");
-    assert_eq!(postgres.raw("SELECT version FROM simse_schema").await, ["4"], "it is not put back");
-    postgres.raw("UPDATE simse_schema SET oldest = 4").await;
+    assert_eq!(postgres.raw("SELECT version FROM simse_schema").await, ["5"], "it is not put back");
+    postgres.raw("UPDATE simse_schema SET oldest = 5").await;
     let refused = postgres.try_open(None).await.err();
-    assert!(matches!(&refused, Some(StoreError::TooNew { found: 4, known: 3, .. })), "{refused:?}");
+    assert!(matches!(&refused, Some(StoreError::TooNew { found: 5, known: 4, .. })), "{refused:?}");
     postgres.tell("stop");
     let refused = postgres.try_open(None).await.err().map(|error| error.to_string());
     assert!(refused.as_ref().is_some_and(|said| said.contains("127.0.0.1") && said.contains("refused")), "{refused:?}");

@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::Reach;
 use super::fault::Fault;
+use super::letters::Postbox;
 use super::node::Node;
 use crate::store::lifecycle::Bell;
 use crate::store::{CommandsGiven, Presence};
@@ -37,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PRESENT_MAX: usize = 25;
 /// Such messages that wait for who takes them.
 const PRESENCES_MAX: usize = 64;
+/// Letters of one message.
+const LETTERS_MAX: usize = 250;
 /// The number of the newest event of a session that is gone.
 pub(super) const GONE: u64 = i64::MAX as u64;
 
@@ -57,6 +60,7 @@ pub(super) struct Tidings {
     changes: watch::Sender<u64>,
     presence: broadcast::Sender<Presence>,
     commands: broadcast::Sender<Vec<CommandsGiven>>,
+    postbox: Arc<Postbox>,
 }
 
 /// What has not been told yet.
@@ -66,6 +70,10 @@ struct Waiting {
     clients: BTreeSet<String>,
     presence: Presence,
     commands: Vec<CommandsGiven>,
+    /// Nodes that have letters.
+    letters: BTreeSet<i64>,
+    /// Letters that were answered.
+    answered: BTreeSet<i64>,
     freed: bool,
     changed: bool,
 }
@@ -87,6 +95,12 @@ struct Words {
     /// Commands that were given there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandsGiven>,
+    /// Nodes that have letters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    letters: Vec<i64>,
+    /// Letters that were answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    answered: Vec<i64>,
     /// It has given up sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     freed: bool,
@@ -109,7 +123,25 @@ impl Tidings {
             changes: watch::Sender::new(0),
             presence: broadcast::Sender::new(PRESENCES_MAX),
             commands: broadcast::Sender::new(PRESENCES_MAX),
+            postbox: Arc::default(),
         }
+    }
+
+    /// Who waits for letters here, and for answers to them.
+    pub(super) fn postbox(&self) -> &Arc<Postbox> {
+        &self.postbox
+    }
+
+    /// Tells a node that it has a letter.
+    pub(super) fn tell_letter(&self, receiver: i64) {
+        self.waiting.lock().letters.insert(receiver);
+        self.more.notify_one();
+    }
+
+    /// Tells who has sent a letter that it was answered.
+    pub(super) fn tell_answered(&self, letter: i64) {
+        self.waiting.lock().answered.insert(letter);
+        self.more.notify_one();
     }
 
     /// Tells that there is more to read.
@@ -273,6 +305,12 @@ impl Tidings {
         if !words.commands.is_empty() {
             let _ = self.commands.send(words.commands);
         }
+        if words.letters.contains(&self.node) {
+            self.postbox.note_arrival();
+        }
+        for letter in &words.answered {
+            self.postbox.wake(*letter);
+        }
         if words.freed {
             self.note_departure();
         }
@@ -348,7 +386,7 @@ async fn ends(client: &Client, sessions: &[i64]) -> Result<HashMap<i64, u64>, Fa
 
 /// As few messages as have room for all of it.
 fn messages(node: i64, waiting: Waiting) -> Vec<String> {
-    let Waiting { sessions, clients, presence, commands, freed, changed } = waiting;
+    let Waiting { sessions, clients, presence, commands, letters, answered, freed, changed } = waiting;
     let (mut texts, mut words, mut bytes) = (Vec::new(), Words { node, ..Words::default() }, 0);
     let mut close = |words: &mut Words, bytes: &mut usize| {
         *bytes = 0;
@@ -386,6 +424,13 @@ fn messages(node: i64, waiting: Waiting) -> Vec<String> {
     }
     for commands in commands.chunks(PRESENT_MAX) {
         texts.extend(serde_json::to_string(&Words { node, commands: commands.to_vec(), ..Words::default() }));
+    }
+    let [letters, answered] = [letters, answered].map(|numbers| numbers.into_iter().collect::<Vec<_>>());
+    for letters in letters.chunks(LETTERS_MAX) {
+        texts.extend(serde_json::to_string(&Words { node, letters: letters.to_vec(), ..Words::default() }));
+    }
+    for answered in answered.chunks(LETTERS_MAX) {
+        texts.extend(serde_json::to_string(&Words { node, answered: answered.to_vec(), ..Words::default() }));
     }
     texts
 }
@@ -435,23 +480,28 @@ mod tests {
             clients: named_all,
             presence,
             commands: commands.clone(),
+            letters: (0..300).map(|n| i64::MAX - n).collect(),
+            answered: (0..600).map(|n| i64::MAX - n).collect(),
             freed: true,
             changed: true,
         };
         let texts = messages(7, waiting);
         assert!(texts.iter().all(|text| text.len() < 8_000), "{:?}", texts.iter().map(String::len).max());
         let (mut told, mut named, mut present, mut freed) = (BTreeMap::new(), BTreeSet::new(), 0, 0);
-        let mut done = Vec::new();
+        let (mut done, mut letters) = (Vec::new(), (BTreeSet::new(), BTreeSet::new()));
         for text in &texts {
             let words: Words = serde_json::from_str(text).expect("ours");
             assert_eq!(words.node, 7);
             told.extend(words.sessions);
             named.extend(words.clients);
             done.extend(words.commands);
+            letters.0.extend(words.letters);
+            letters.1.extend(words.answered);
             present += words.presence.map_or(0, |presence| presence.sessions.len() + presence.clients.len());
             freed += u32::from(words.freed && words.changed);
         }
         assert_eq!((told, named, present, freed, done), (sessions, clients, 32, 1, commands));
+        assert_eq!((letters.0.len(), letters.1.len()), (300, 600));
         assert!(messages(7, Waiting::default()).is_empty());
     }
 }

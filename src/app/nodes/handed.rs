@@ -1,0 +1,359 @@
+//! The two ways to another node: to its address, and through the database where it is not reached there.
+//!
+//! What is handed on is the same on both ways, and so are its signature and that of the answer: whoever has the letter in hand can do no
+//! more with it than whoever listens at the address. A node that was not reached is not tried directly again for a while, so only one
+//! request in that time waits for that.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Answers, Holder, PATIENCE};
+use crate::app::App;
+use crate::base::http::{Coming, HttpError, hand_on, target_of, without_connection};
+use crate::protocol::LimitView;
+use crate::store::{BoxFuture, Replied};
+
+/// Requests that a node has on their way through the database at a time, and those that it works on.
+pub const LETTERS_MAX: usize = 256;
+/// Longest answer that goes through the database, in bytes.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// A node that was not reached directly is asked through the database alone for so long.
+const UNREACHED: Duration = Duration::from_secs(10);
+/// Pause before letters are looked for again, where that could not be done.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why a request that was handed on has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswered {
+    /// Nothing was done.
+    Undone(String),
+    /// It may have been done.
+    Unknown(String),
+}
+
+/// The ways on which requests go to other nodes.
+pub(in crate::app) struct Roads {
+    /// Nodes that were not reached directly.
+    unreached: Mutex<HashMap<i64, Unreached>>,
+    letters: Semaphore,
+}
+
+/// A node that was not reached directly.
+struct Unreached {
+    /// For the first time then.
+    since: Instant,
+    /// When it is tried again.
+    until: Instant,
+}
+
+impl Default for Roads {
+    fn default() -> Self {
+        Self { unreached: Mutex::default(), letters: Semaphore::new(LETTERS_MAX) }
+    }
+}
+
+impl Roads {
+    /// Whether the direct way is to be tried. Where it failed before, one request tries it and others do not wait for that.
+    fn tries(&self, node: i64) -> bool {
+        let now = Instant::now();
+        let mut unreached = self.unreached.lock();
+        unreached.get_mut(&node).is_none_or(|unreached| {
+            let is_due = unreached.until <= now;
+            if is_due {
+                unreached.until = now + UNREACHED;
+            }
+            is_due
+        })
+    }
+
+    /// Since when a node was not reached.
+    fn unreached_since(&self, node: i64) -> Instant {
+        self.unreached.lock().get(&node).map_or_else(Instant::now, |unreached| unreached.since)
+    }
+
+    fn note(&self, node: i64, is_reached: bool) {
+        let mut unreached = self.unreached.lock();
+        if is_reached {
+            unreached.remove(&node);
+        } else {
+            let now = Instant::now();
+            // Those that are over are tried by nobody.
+            unreached.retain(|_, one| one.until > now);
+            unreached.entry(node).or_insert(Unreached { since: now, until: now }).until = now + UNREACHED;
+        }
+    }
+
+    /// How many requests are on their way through the database.
+    pub(in crate::app) fn limit(&self) -> LimitView {
+        LimitView::new("letters", LETTERS_MAX - self.letters.available_permits(), LETTERS_MAX)
+    }
+}
+
+/// A letter, for who answers it.
+#[derive(Debug, Clone, Copy)]
+pub struct LetterId(i64);
+
+/// A request of another node that came through the database.
+#[derive(Debug)]
+pub struct Arrived {
+    /// By what it is answered.
+    pub id: LetterId,
+    /// As it would have come over the network.
+    pub request: Request<Bytes>,
+    /// Fires when nobody waits for its answer any more.
+    pub gone: CancellationToken,
+}
+
+/// What stands before a request's body in a letter.
+#[derive(Serialize, Deserialize)]
+struct Asks {
+    method: String,
+    target: String,
+    headers: Vec<(String, String)>,
+}
+
+/// What stands before an answer's body.
+#[derive(Serialize, Deserialize)]
+struct Says {
+    status: u16,
+    headers: Vec<(String, String)>,
+}
+
+/// A head, the end of its line, and the body.
+fn written(head: &impl Serialize, body: &[u8]) -> Vec<u8> {
+    // Numbers and texts: they can be written. A line's end in them is not one.
+    let mut text = serde_json::to_vec(head).unwrap_or_default();
+    text.reserve_exact(body.len() + 1);
+    text.push(b'\n');
+    text.extend_from_slice(body);
+    text
+}
+
+fn read<T: DeserializeOwned>(mut text: Vec<u8>) -> Option<(T, Bytes)> {
+    let end = memchr::memchr(b'\n', &text)?;
+    let body = text.split_off(end + 1);
+    Some((serde_json::from_slice(&text[..end]).ok()?, body.into()))
+}
+
+/// Headers as texts: each byte of a value is a character.
+fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+fn headers(texts: &[(String, String)]) -> Option<HeaderMap> {
+    let bytes = |text: &str| text.chars().map(u8::try_from).collect::<Result<Vec<u8>, _>>().ok();
+    let header = |(name, text): &(String, String)| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(bytes(text)?).ok()?))
+    };
+    let mut all = HeaderMap::new();
+    for text in texts {
+        let (name, value) = header(text)?;
+        all.append(name, value);
+    }
+    Some(all)
+}
+
+fn request_written(request: Request<Bytes>) -> Option<Vec<u8>> {
+    let (mut head, body) = request.into_parts();
+    let target = target_of(&head.uri.to_string()).ok()?;
+    without_connection(&mut head.headers);
+    head.headers.remove(HOST);
+    head.headers.remove(CONTENT_LENGTH);
+    Some(written(&Asks { method: head.method.to_string(), target, headers: texts(&head.headers) }, &body))
+}
+
+fn request_read(text: Vec<u8>) -> Option<Request<Bytes>> {
+    let (asks, body): (Asks, Bytes) = read(text)?;
+    let mut request = Request::builder().method(asks.method.as_str()).uri(asks.target).body(body).ok()?;
+    *request.headers_mut() = headers(&asks.headers)?;
+    Some(request)
+}
+
+fn answer_written(answer: Response<Bytes>) -> Vec<u8> {
+    let (mut head, body) = answer.into_parts();
+    without_connection(&mut head.headers);
+    written(&Says { status: head.status.as_u16(), headers: texts(&head.headers) }, &body)
+}
+
+fn answer_read(text: Vec<u8>) -> Option<Response<Bytes>> {
+    let (says, body): (Says, Bytes) = read(text)?;
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(says.status).ok()?;
+    *answer.headers_mut() = headers(&says.headers)?;
+    Some(answer)
+}
+
+/// A failed attempt on the direct way.
+fn failed(error: &HttpError) -> Unanswered {
+    match error {
+        HttpError::Cut { .. } | HttpError::Silent { .. } => Unanswered::Unknown(error.to_string()),
+        HttpError::Connect { .. } | HttpError::BadUrl(_) | HttpError::BadHeader(_) | HttpError::Setup(_) => {
+            Unanswered::Undone(error.to_string())
+        }
+    }
+}
+
+impl App {
+    /// Hands a signed request to another node, directly, or else through the database; `repeats`: also where it may have arrived. `lost`
+    /// ends when that node has no say in it any more.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn hand_to(
+        &self,
+        (holder, lost): (&Holder, impl Future<Output = ()> + Send),
+        (request, answers): (Request<Bytes>, &Answers),
+        repeats: bool,
+    ) -> Result<Response<Coming>, Unanswered> {
+        let mut lost: BoxFuture<'_, ()> = Box::pin(lost);
+        let mut why = None;
+        if self.roads.tries(holder.number) {
+            let sent = tokio::select! {
+                sent = hand_on(request.clone()) => sent.map_err(|error| failed(&error)),
+                () = &mut lost => return Err(follows(holder)),
+            };
+            let sent = sent.and_then(|answer| self.its_own(holder, answer, answers));
+            self.roads.note(holder.number, sent.is_ok());
+            match sent {
+                Ok(answer) => return Ok(answer),
+                Err(Unanswered::Unknown(cause)) if !repeats => return Err(Unanswered::Unknown(cause)),
+                Err(Unanswered::Undone(cause) | Unanswered::Unknown(cause)) => why = Some(cause),
+            }
+        }
+        let answer = self.by_letter((holder, lost), request).await;
+        let answer = answer.and_then(|answer| self.its_own(holder, answer.map(Coming::from), answers));
+        // Why the direct way failed tells more.
+        answer.map_err(|unanswered| match (unanswered, why) {
+            (Unanswered::Undone(cause), Some(why)) => Unanswered::Undone(format!("{why}; {cause}")),
+            (Unanswered::Unknown(cause), Some(why)) => Unanswered::Unknown(format!("{why}; {cause}")),
+            (unanswered, None) => unanswered,
+        })
+    }
+
+    /// Whatever answers has to be the node that was asked.
+    fn its_own<T>(
+        &self,
+        holder: &Holder,
+        mut answer: Response<T>,
+        answers: &Answers,
+    ) -> Result<Response<T>, Unanswered> {
+        let key = self.node_key();
+        if key.is_some_and(|key| key.is_answer(answer.headers_mut(), answers)) {
+            return Ok(answer);
+        }
+        let (url, name) = (&holder.url, &holder.name);
+        let why = format!("what answers at {url} is not {name}: is its `--node-url` right, and its own?");
+        Err(Unanswered::Unknown(why))
+    }
+
+    async fn by_letter(
+        &self,
+        (holder, mut lost): (&Holder, BoxFuture<'_, ()>),
+        request: Request<Bytes>,
+    ) -> Result<Response<Bytes>, Unanswered> {
+        let undone = |why: &str| Unanswered::Undone(why.to_owned());
+        let cluster = self.store.cluster().ok_or_else(|| undone("nobody else has the store"))?;
+        // Most of those that are not reached are gone: nothing is written for them.
+        let since = self.roads.unreached_since(holder.number).into_std();
+        tokio::select! {
+            () = cluster.hears(holder.number, since) => {}
+            () = &mut lost => return Err(undone("it is not there any more")),
+            () = tokio::time::sleep(PATIENCE) => return Err(undone("nor is it heard of through the database")),
+        }
+        let Ok(_on_its_way) = self.roads.letters.try_acquire() else {
+            let why = format!("{LETTERS_MAX} requests are on their way through the database already");
+            return Err(Unanswered::Undone(why));
+        };
+        let text = request_written(request).ok_or_else(|| undone("it cannot be written into a letter"))?;
+        match cluster.letters().exchange(holder.number, text, lost).await {
+            Ok(Replied::With(text)) => {
+                let unread = || Unanswered::Unknown("its answer through the database cannot be read".to_owned());
+                answer_read(text).ok_or_else(unread)
+            }
+            Ok(Replied::Never) => Err(undone("it has not taken it from the database either")),
+            Ok(Replied::Lost) => Err(follows(holder)),
+            Err(error) => Err(Unanswered::Unknown(error.to_string())),
+        }
+    }
+
+    /// Waits for a request of another node that comes through the database; for ever, where nobody else has the store.
+    pub async fn next_letter(&self) -> Arrived {
+        let Some(cluster) = self.store.cluster() else { return std::future::pending().await };
+        loop {
+            match cluster.letters().next().await {
+                Ok(letter) => match request_read(letter.request) {
+                    Some(request) => return Arrived { id: LetterId(letter.id), request, gone: letter.gone },
+                    None => drop(cluster.letters().answer(letter.id, None).await),
+                },
+                Err(error) => {
+                    tracing::debug!(%error, "letters of other servers could not be looked for");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Answers such a request. None: it has no answer.
+    pub async fn answer_letter(&self, id: LetterId, answer: Option<Response<Bytes>>) {
+        let Some(cluster) = self.store.cluster() else { return };
+        if let Err(error) = cluster.letters().answer(id.0, answer.map(answer_written)).await {
+            tracing::warn!(%error, "a request that came through the database could not be answered");
+        }
+    }
+}
+
+fn follows(holder: &Holder) -> Unanswered {
+    Unanswered::Unknown(format!("another server follows {}", holder.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_says_what_the_network_would() {
+        let body = Bytes::from_static(b"{\"prompt\":\"\n\0\xff\"}");
+        let mut request =
+            Request::post("http://h:1/sessions/s/prompt?wait=true").body(body.clone()).expect("a request");
+        let headers = request.headers_mut();
+        headers.append("x-a", HeaderValue::from_bytes(b"caf\xe9").expect("a value"));
+        headers.append("x-a", HeaderValue::from_static("two"));
+        headers.append("connection", HeaderValue::from_static("upgrade"));
+        headers.append("host", HeaderValue::from_static("elsewhere"));
+        let read = request_read(request_written(request).expect("written")).expect("read");
+        assert_eq!((read.method().as_str(), read.uri().to_string().as_str()), ("POST", "/sessions/s/prompt?wait=true"));
+        let values: Vec<&[u8]> = read.headers().iter().map(|(_, value)| value.as_bytes()).collect();
+        assert_eq!((read.body(), values), (&body, vec![&b"caf\xe9"[..], b"two"]));
+        let mut answer = Response::new(body.clone());
+        *answer.status_mut() = StatusCode::CONFLICT;
+        answer.headers_mut().append("etag", HeaderValue::from_static("\"1\""));
+        let read = answer_read(answer_written(answer)).expect("read");
+        assert_eq!((read.status(), read.headers().len(), read.body()), (StatusCode::CONFLICT, 1, &body));
+        for text in [&b""[..], b"\n", b"{}\n", b"{\"status\":200,\"headers\":[]}", b"{\"status\":7,\"headers\":[]}\n"] {
+            assert!(request_read(text.to_vec()).is_none() && answer_read(text.to_vec()).is_none(), "{text:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_not_reached_is_tried_by_one_request_at_a_time() {
+        let roads = Roads::default();
+        assert!(roads.tries(1) && roads.tries(1));
+        roads.note(1, false);
+        assert!(!roads.tries(1) && roads.tries(2));
+        tokio::time::advance(UNREACHED).await;
+        assert_eq!([roads.tries(1), roads.tries(1)], [true, false]);
+        roads.note(1, true);
+        assert!(roads.tries(1) && roads.tries(1));
+    }
+}
