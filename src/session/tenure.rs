@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 pub use self::company::{CHANGES_MISSED_MAX, Company};
@@ -40,8 +40,10 @@ tokio::task_local! {
 }
 
 /// What this node does with sessions that change hands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tenure {
+    /// Room for trees that are taken: those that are usable first do not wait for all others.
+    room: Semaphore,
     /// Trees that are being taken or given up here.
     moving: Mutex<Moves>,
     moved: Notify,
@@ -59,6 +61,23 @@ pub(super) struct Tenure {
     taken: AtomicU64,
     /// Nodes that are there, and of them those that take sessions, when it was last looked.
     nodes: Mutex<[u64; 2]>,
+}
+
+impl Default for Tenure {
+    fn default() -> Self {
+        Self {
+            room: Semaphore::new(TREES.1),
+            moving: Mutex::default(),
+            moved: Notify::new(),
+            unfinished: Mutex::default(),
+            attended: Counts::default(),
+            read: Counts::default(),
+            idler: Mutex::default(),
+            hands_over: AtomicBool::default(),
+            taken: AtomicU64::default(),
+            nodes: Mutex::default(),
+        }
+    }
 }
 
 /// So many of each session.
@@ -321,6 +340,9 @@ impl Manager {
             self.shelf.tenure.settled(root).await;
             return Ok(());
         };
+        // What asks for a tree while it takes one has its room already. Nobody closes it.
+        let is_within = TAKES.try_with(|_| ()).is_ok();
+        let _room = if is_within { None } else { self.shelf.tenure.room.acquire().await.ok() };
         let taken = async {
             // Nobody else here is at it: if it is ours, it was taken before.
             match cluster.look(root).await? {
