@@ -83,7 +83,10 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
                 cluster.database("thaw");
             }
         }
-        cluster.until_active(other, cluster.count()).await;
+        // Each of them: one that has just begun knows nobody whom it has not seen.
+        for number in 0..cluster.count() {
+            cluster.until_active(number, cluster.count()).await;
+        }
         common.count(match fault {
             Fault::Kill => "nodes were killed",
             Fault::Freeze => "nodes were frozen",
