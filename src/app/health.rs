@@ -162,7 +162,7 @@ impl App {
         limits.push(LimitView::new("keptOutcomes", self.store.outcomes_kept().count, limit::OUTCOMES_MAX));
         limits.push(LimitView::new("sessionEnds", self.store.ends_kept().count, limit::SESSION_ENDS_MAX));
         if self.store.cluster().is_some() {
-            limits.push(self.roads.limit());
+            limits.push(self.ways.roads.limit());
         }
         if let Some(meter) = self.store.meter() {
             limits.push(LimitView::new("commitsWaiting", meter.waiting(), limit::COMMITS_WAITING_MAX));

@@ -78,11 +78,11 @@ pub use controls::{Aborted, Interrupted, Paused, Resumed};
 pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
 pub use judged::{Judged, Namesakes};
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
+use nodes::Ways;
 pub use nodes::{
     ANSWER_BYTES_MAX, Answers, Arrived, BETWEEN_NODES, COMMAND_PATH, CallerPassed, HOPS, Holder, LETTERS_MAX, LetterId,
     NodeKey, PATIENCE, PAUSE, Unanswered, Whereabouts,
 };
-use nodes::{Roads, Ways};
 use offers::LocalModels;
 pub use pages::EventPage;
 pub use parse::parse_json;
@@ -176,7 +176,6 @@ pub struct App {
     commands: Commands,
     /// To other nodes.
     ways: Ways,
-    roads: Roads,
     /// Sessions in the store, about: what is being created counts already.
     session_count: Arc<AtomicU64>,
     session_tokens: Arc<SessionTokens>,
@@ -271,7 +270,6 @@ impl App {
             sessions,
             commands,
             ways: Ways::default(),
-            roads: Roads::default(),
             saved,
             meters,
             tracer,

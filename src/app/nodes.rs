@@ -19,7 +19,6 @@ use crate::session::{is_nobodys, store_failure};
 pub use crate::store::Holder;
 
 pub(super) use commands::Ways;
-pub(super) use handed::Roads;
 pub use handed::{ANSWER_BYTES_MAX, Arrived, LETTERS_MAX, LetterId, Unanswered};
 pub use signed::{Answers, BETWEEN_NODES, HOPS, NodeKey};
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::handed::Roads;
 use super::{ANSWER_BYTES_MAX, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Unanswered, Whereabouts};
 use crate::app::{App, Caller, Command, Handled, Message, Outcome, Step, Submitted};
 use crate::base::http::whole;
@@ -33,9 +34,13 @@ struct Carried {
     tell: mpsc::Sender<Step>,
 }
 
-/// The ways to other nodes, by session.
+/// The ways to other nodes.
 #[derive(Default)]
-pub(in crate::app) struct Ways(Mutex<HashMap<SessionId, mpsc::UnboundedSender<Carried>>>);
+pub(in crate::app) struct Ways {
+    /// Of commands, by session.
+    lines: Mutex<HashMap<SessionId, mpsc::UnboundedSender<Carried>>>,
+    pub(in crate::app) roads: Roads,
+}
 
 impl App {
     /// Takes a command on that came as this text; does it here, or has it done where its session is.
@@ -58,7 +63,7 @@ impl App {
 
     /// Behind those of the same session that came before.
     fn enqueue(self: &Arc<Self>, session: SessionId, carried: Carried) {
-        let mut ways = self.ways.0.lock();
+        let mut ways = self.ways.lines.lock();
         let carried = match ways.get(&session) {
             // Bounded by the room of its line.
             Some(way) => match way.send(carried) {
@@ -79,7 +84,7 @@ impl App {
                     app.carry(carried).await;
                 }
                 // Under the lock: what comes later finds no way, and makes one.
-                let mut ways = app.ways.0.lock();
+                let mut ways = app.ways.lines.lock();
                 if queue.is_empty() {
                     ways.remove(&session);
                     return;

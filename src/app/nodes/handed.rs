@@ -218,13 +218,13 @@ impl App {
     ) -> Result<Response<Coming>, Unanswered> {
         let mut lost: BoxFuture<'_, ()> = Box::pin(lost);
         let mut why = None;
-        if self.roads.tries(holder.number) {
+        if self.ways.roads.tries(holder.number) {
             let sent = tokio::select! {
                 sent = hand_on(request.clone()) => sent.map_err(|error| failed(&error)),
                 () = &mut lost => return Err(follows(holder)),
             };
             let sent = sent.and_then(|answer| self.its_own(holder, answer, answers));
-            self.roads.note(holder.number, sent.is_ok());
+            self.ways.roads.note(holder.number, sent.is_ok());
             match sent {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::Unknown(cause)) if !repeats => return Err(Unanswered::Unknown(cause)),
@@ -265,13 +265,13 @@ impl App {
         let undone = |why: &str| Unanswered::Undone(why.to_owned());
         let cluster = self.store.cluster().ok_or_else(|| undone("nobody else has the store"))?;
         // Most of those that are not reached are gone: nothing is written for them.
-        let since = self.roads.unreached_since(holder.number).into_std();
+        let since = self.ways.roads.unreached_since(holder.number).into_std();
         tokio::select! {
             () = cluster.hears(holder.number, since) => {}
             () = &mut lost => return Err(undone("it is not there any more")),
             () = tokio::time::sleep(PATIENCE) => return Err(undone("nor is it heard of through the database")),
         }
-        let Ok(_on_its_way) = self.roads.letters.try_acquire() else {
+        let Ok(_on_its_way) = self.ways.roads.letters.try_acquire() else {
             let why = format!("{LETTERS_MAX} requests are on their way through the database already");
             return Err(Unanswered::Undone(why));
         };

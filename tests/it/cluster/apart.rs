@@ -76,7 +76,7 @@ async fn asked_across(cluster: &Cluster) {
 /// last was aborted.
 async fn worked_across(cluster: &Cluster) -> [String; 5] {
     let first = tokio::join!(
-        across((cluster, 1), prompt("s", "quick t4"), false),
+        across((cluster, 1), prompt("s", "quick t5"), false),
         across((cluster, 0), prompt("u", "quick u2"), true),
         across((cluster, 1), Wanted::get("/sessions/s"), false),
     );
@@ -87,13 +87,13 @@ async fn worked_across(cluster: &Cluster) -> [String; 5] {
     let (open, by_socket) = across((cluster, 0), prompt("u", "open u3"), true).await;
     assert!(by_socket < KNOWN, "the second command took {by_socket:?}");
     say(&format!("across a cut: {slowest:?}, then {took:?}, a command over a socket {by_socket:?}"));
-    let waits = Wanted::post("/sessions/s/prompt?wait=true", json!({ "prompt": "slow t5" })).keyed("slow-t5");
+    let waits = Wanted::post("/sessions/s/prompt?wait=true", json!({ "prompt": "slow t6" })).keyed("slow-t6");
     let (record, _) = across((cluster, 1), waits.clone(), false).await;
     assert_eq!(record.value["status"], "completed", "{record:?}");
     let (again, _) = across((cluster, 1), waits, false).await;
     assert!(again.replayed && again.value == record.value, "it was done once: {again:?}");
     // What has no key was not sent, or is done.
-    let plain = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick t6" }));
+    let plain = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick t7" }));
     let (plain, _) = across((cluster, 1), plain, false).await;
     let abort = Wanted::post("/sessions/u/abort", json!({})).keyed("u3-abort");
     across((cluster, 0), abort, false).await;
@@ -123,14 +123,14 @@ async fn nodes_that_do_not_reach_one_another_keep_their_sessions_and_answer_for_
     let (mut live, mut seen) = (cluster.events(1, "s", 0).await, Seen::new());
     seen_until(&mut live, &mut seen, ("stream.delta", MIDST)).await;
     // A request that is on its way when they are cut is heard of, too.
-    let waits = Wanted::post("/sessions/s/prompt?wait=true", json!({ "prompt": "quick t7" })).keyed("quick-t7");
+    let waits = Wanted::post("/sessions/s/prompt?wait=true", json!({ "prompt": "quick t3" })).keyed("quick-t3");
     let waiting = {
         let cluster = Arc::clone(&cluster);
         tokio::spawn(async move { across((&cluster, 1), waits, false).await })
     };
     tokio::time::sleep(SENT).await;
     cluster.part(0, 1);
-    let here = cluster.prompt(0, "s", "quick t3").await;
+    let here = cluster.prompt(0, "s", "quick t4").await;
     let [late, waited, plain, there, aborted] = worked_across(&cluster).await;
     let (cut, took) = waiting.await.expect("an answer");
     say(&format!("a request that waited for a turn when they were cut: {took:?}"));
@@ -152,12 +152,16 @@ async fn nodes_that_do_not_reach_one_another_keep_their_sessions_and_answer_for_
     assert_eq!(everybody(&cluster).await, before, "nobody is declared over");
     cluster.turn(1, "s", &after).await;
     let cut = cut.text("turnId");
-    let turns = [("t1", &first), ("t2", &running), ("t3", &here), ("t4", &late), ("t5", &waited), ("t6", &plain)];
-    let turns: [(&str, &String); 8] = std::array::from_fn(|nth| match nth {
-        6 => ("t7", &cut),
-        7 => ("t8", &after),
-        nth => turns[nth],
-    });
+    let turns = [
+        ("t1", &first),
+        ("t2", &running),
+        ("t3", &cut),
+        ("t4", &here),
+        ("t5", &late),
+        ("t6", &waited),
+        ("t7", &plain),
+        ("t8", &after),
+    ];
     hold(&session(turns, seen), "s", &cluster.log("s").await);
     let mut other = session([("u1", &other), ("u2", &there), ("u3", &aborted)], Seen::new());
     other.aborted.insert(aborted.clone());
