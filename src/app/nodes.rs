@@ -114,8 +114,42 @@ impl App {
         self.sessions.whereabouts(id, takes).await
     }
 
+    /// What is kept in this process alone, and found by its name on every node: a connection of an MCP or ACP client.
+    pub fn named_here(&self, name: &str) -> String {
+        let own = self.store.cluster().map(|cluster| cluster.own());
+        own.map_or_else(|| name.to_owned(), |own| format!("n{own}-{name}"))
+    }
+
+    /// Where that is; here, where it is nowhere.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn whereabouts_of_named(&self, name: &str) -> Result<Whereabouts, ApiError> {
+        let number = name.strip_prefix('n').and_then(|rest| rest.split_once('-')?.0.parse::<i64>().ok());
+        let (Some(cluster), Some(number)) = (self.store.cluster(), number) else { return Ok(Whereabouts::Here) };
+        if number == cluster.own() {
+            return Ok(Whereabouts::Here);
+        }
+        let nodes = cluster.nodes().await.map_err(|error| store_failure(&error))?;
+        let there = nodes.into_iter().find(|node| node.number == number && node.state != NodeState::Over);
+        let holder = there.and_then(|node| Some(Holder { number, name: node.name, url: node.url? }));
+        Ok(holder.map_or(Whereabouts::Here, Whereabouts::At))
+    }
+
     /// Waits until another node than that one has a session, or nobody.
     pub async fn is_lost(&self, session: &SessionId, holder: &Holder) {
+        self.until_not_at(holder, || self.whereabouts(session, false)).await;
+    }
+
+    /// Waits until a node is there no longer that has what is named so.
+    pub async fn is_gone(&self, name: &str, holder: &Holder) {
+        self.until_not_at(holder, || self.whereabouts_of_named(name)).await;
+    }
+
+    async fn until_not_at<F>(&self, holder: &Holder, look: impl Fn() -> F)
+    where
+        F: Future<Output = Result<Whereabouts, ApiError>>,
+    {
         let mut departures = self.store.cluster().map(|cluster| cluster.departures());
         loop {
             let departure = async {
@@ -126,7 +160,7 @@ impl App {
                 }
             };
             drop(tokio::time::timeout(LOOK, departure).await);
-            match self.whereabouts(session, false).await {
+            match look().await {
                 Ok(Whereabouts::At(now)) if now.number == holder.number => {}
                 Ok(_) => return,
                 // The database is away: nobody knows.

@@ -28,6 +28,8 @@ use crate::base::http::target_of;
 use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const MCP_SESSION: HeaderName = super::mcp::http::SESSION;
+const ACP_CONNECTION: HeaderName = super::acp::http::CONNECTION;
 /// A request goes no further.
 const HOPS_MAX: u8 = 3;
 
@@ -38,11 +40,21 @@ enum About {
     Session(SessionId),
     /// A session that is not there yet.
     NewSession,
+    /// What a node keeps of a client that it speaks MCP or ACP with, by its name.
+    Kept(String),
 }
 
 /// What a request is about that is done on one node. None: any does it.
-fn about(method: &Method, uri: &Uri) -> Option<About> {
+fn about(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<About> {
     let path = uri.path();
+    let kept = |name: &HeaderName| Some(About::Kept(headers.get(name)?.to_str().ok()?.to_owned()));
+    let named = |field: &str| Query::of(uri).ok()?.text(field)?.parse().ok().map(About::Session);
+    match path {
+        "/acp" => return kept(&ACP_CONNECTION),
+        // What its calls are to run in is where that is.
+        "/mcp" => return kept(&MCP_SESSION).or_else(|| named("session")),
+        _ => {}
+    }
     if method == Method::POST && path == "/sessions" {
         return Some(About::NewSession);
     }
@@ -59,7 +71,7 @@ fn about(method: &Method, uri: &Uri) -> Option<About> {
     if path.starts_with("/-/") {
         return None;
     }
-    Query::of(uri).ok()?.text("sessionId")?.parse().ok().map(About::Session)
+    named("sessionId")
 }
 
 /// A piece of a path as it is meant.
@@ -98,7 +110,7 @@ impl<'a> Passing<'a> {
     /// None: it is done here whatever comes.
     pub(super) fn of(shared: &'a Shared, head: &request::Parts, who: &Admitted) -> Option<Self> {
         let key = shared.node_key.clone()?;
-        let about = about(&head.method, &head.uri)?;
+        let about = about(&head.method, &head.uri, &head.headers)?;
         // Only another node says how often.
         let hops = if who.answers.is_some() { hops(&head.headers) } else { 0 };
         Some(Self { shared, key, about, hops, caller: who.caller.clone(), token: who.token.clone() })
@@ -108,6 +120,7 @@ impl<'a> Passing<'a> {
         match &self.about {
             About::Session(id) => self.shared.app.whereabouts(id, takes).await,
             About::NewSession => self.shared.app.place_for_new().await,
+            About::Kept(name) => self.shared.app.whereabouts_of_named(name).await,
         }
     }
 
@@ -186,6 +199,7 @@ impl<'a> Passing<'a> {
         match &self.about {
             About::Session(id) => self.shared.app.is_lost(id, holder).await,
             About::NewSession => std::future::pending().await,
+            About::Kept(name) => self.shared.app.is_gone(name, holder).await,
         }
     }
 
@@ -259,7 +273,22 @@ mod tests {
         for (method, path, query, want) in table {
             let method = method.parse().expect("a method");
             let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-            assert_eq!(about(&method, &uri.parse().expect("an address")), want, "{method} {uri}");
+            let none = HeaderMap::new();
+            assert_eq!(about(&method, &uri.parse().expect("an address"), &none), want, "{method} {uri}");
+        }
+        let kept = || Some(About::Kept("n7-a".into()));
+        let table = [
+            ("/mcp", MCP_SESSION, kept()),
+            ("/mcp?session=s", MCP_SESSION, kept()),
+            ("/mcp?session=s", ACP_CONNECTION, session("s")),
+            ("/mcp", ACP_CONNECTION, None),
+            ("/acp", ACP_CONNECTION, kept()),
+            ("/acp", MCP_SESSION, None),
+            ("/sessions/s", MCP_SESSION, session("s")),
+        ];
+        for (uri, name, want) in table {
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static("n7-a"))]);
+            assert_eq!(about(&Method::POST, &uri.parse().expect("an address"), &headers), want, "{uri}");
         }
     }
 

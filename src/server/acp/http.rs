@@ -24,7 +24,7 @@ use super::Peer;
 use super::outlet::Outlet;
 use super::rpc::{self, Incoming};
 use super::streams::{Frame, Reader, Streams, Unread};
-use crate::app::Caller;
+use crate::app::{App, Caller};
 use crate::base::limit;
 use crate::base::metrics::Entered;
 use crate::protocol::{ApiError, ErrorCode};
@@ -33,8 +33,8 @@ use crate::server::call::Call;
 use crate::server::headers::{last_event_id, single};
 use crate::server::{Shared, sse, ws};
 
-/// Names a connection.
-const CONNECTION: HeaderName = HeaderName::from_static("acp-connection-id");
+/// What names the connection of a client.
+pub(in crate::server) const CONNECTION: HeaderName = HeaderName::from_static("acp-connection-id");
 /// Names a session.
 const SESSION: HeaderName = HeaderName::from_static("acp-session-id");
 /// Longest name of a session in a header.
@@ -74,13 +74,13 @@ impl Connections {
         self.0.lock().len()
     }
 
-    fn add(&self, connection: Arc<Connection>) -> Result<String, ApiError> {
+    fn add(&self, app: &App, connection: Arc<Connection>) -> Result<String, ApiError> {
         let mut open = self.0.lock();
         if open.len() >= limit::ACP_CONNECTIONS_MAX {
             let message = format!("{} ACP connections are open already", limit::ACP_CONNECTIONS_MAX);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
-        let id = uuid::Uuid::new_v4().simple().to_string();
+        let id = app.named_here(&uuid::Uuid::new_v4().simple().to_string());
         open.insert(id.clone(), connection);
         Ok(id)
     }
@@ -130,7 +130,7 @@ fn initialize(call: &Call, incoming: Incoming) -> Answer {
     }
     let connection = Connection { caller: call.caller.clone(), peer, streams, order: tokio::sync::Mutex::default() };
     let connection = Arc::new(connection);
-    let name = call.shared.acp.add(Arc::clone(&connection))?;
+    let name = call.shared.acp.add(&call.shared.app, Arc::clone(&connection))?;
     tokio::spawn(watch(Arc::downgrade(&call.shared), Arc::downgrade(&connection), name.clone()));
     let mut response = message(rpc::response(&id, answer));
     if let Ok(name) = HeaderValue::try_from(name) {

@@ -33,7 +33,8 @@ use crate::server::call::Call;
 use crate::server::headers::{LAST_EVENT_ID, single};
 use crate::server::sse::{self, STILL_HERE};
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// What names the session of a client.
+pub(in crate::server) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// Why a request is refused before it reaches a client's session.

@@ -62,7 +62,7 @@ impl Peers {
     /// `RESOURCE_EXHAUSTED`.
     fn make(&self, app: &Arc<App>, (caller, bound): (&Caller, Option<SessionId>)) -> Result<Arc<Peer>, ApiError> {
         // Nobody guesses it; and who knew it would still have to be the same caller.
-        let id = format!("mcp_{}", uuid::Uuid::new_v4().simple());
+        let id = app.named_here(&format!("mcp_{}", uuid::Uuid::new_v4().simple()));
         self.admit(id, (app, caller), bound)
     }
 
