@@ -80,8 +80,8 @@ pub use judged::{Judged, Namesakes};
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 use nodes::Ways;
 pub use nodes::{
-    ANSWER_BYTES_MAX, Answers, Arrived, BETWEEN_NODES, COMMAND_PATH, CallerPassed, HOPS, Holder, LETTERS_MAX, LetterId,
-    NodeKey, PATIENCE, PAUSE, Unanswered, Whereabouts,
+    ANSWER_BYTES_MAX, Answers, Arrived, BETWEEN_NODES, COMMAND_PATH, CallerPassed, HERE_PATH, HOPS, Handing, Holder,
+    LEAVES, LETTERS_MAX, LetterId, NodeKey, PATIENCE, PAUSE, URGENT_LETTERS_MAX, Unanswered, Whereabouts,
 };
 use offers::LocalModels;
 pub use pages::EventPage;

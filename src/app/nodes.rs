@@ -19,11 +19,13 @@ use crate::session::{is_nobodys, store_failure};
 pub use crate::store::Holder;
 
 pub(super) use commands::Ways;
-pub use handed::{ANSWER_BYTES_MAX, Arrived, LETTERS_MAX, LetterId, Unanswered};
-pub use signed::{Answers, BETWEEN_NODES, HOPS, NodeKey};
+pub use handed::{ANSWER_BYTES_MAX, Arrived, Handing, LETTERS_MAX, LetterId, URGENT_LETTERS_MAX, Unanswered};
+pub use signed::{Answers, BETWEEN_NODES, HOPS, LEAVES, NodeKey};
 
 /// Where a node takes commands that came over a line of another one.
 pub const COMMAND_PATH: &str = "/-/command";
+/// Where a node says that it is there.
+pub const HERE_PATH: &str = "/-/here";
 
 /// How long the node that follows one that was lost is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -72,6 +74,12 @@ impl App {
     /// By what the servers of the store know one another. None: this one has it alone.
     pub fn node_key(&self) -> Option<NodeKey> {
         self.store.cluster().map(|cluster| NodeKey::of(&*cluster))
+    }
+
+    /// Whether what was asked of it in vain, or waited for in vain (`waits`), is answered better by whoever has its sessions next.
+    pub fn is_leaving(&self, waits: bool) -> bool {
+        let drains = || self.store.cluster().is_some_and(|cluster| cluster.is_draining());
+        self.sessions.is_stopping() || waits && drains()
     }
 
     /// Waits until another server was put in this one's place. It writes nothing more then, and is of no use.

@@ -76,6 +76,8 @@ pub(super) struct Wardrobe {
     /// Under which sessions work; canonical.
     roots: Vec<PathBuf>,
     allowed_paths: Vec<PathBuf>,
+    /// Whether other servers have the same sessions: a directory that is missing here may be there on another machine.
+    is_shared: bool,
     stale_check: StaleCheck,
     sandbox: Sandbox,
     /// The embedding program's own tools, instead of ours.
@@ -140,6 +142,7 @@ impl Wardrobe {
             working_directory,
             roots,
             allowed_paths: settings.allowed_paths.clone(),
+            is_shared: settings.database.as_ref().is_some_and(|database| database.node.is_some()),
             stale_check: settings.stale_check,
             sandbox,
             given,
@@ -183,6 +186,7 @@ impl Wardrobe {
         let workspace = Workspace::lenient(&settings.working_directory, &self.allowed_paths);
         let workspace = workspace.map_err(|error| error.to_string())?;
         // What is protected stays so: a directory more is nobody's way into the server's own data.
+        let workspace = if self.is_shared { workspace.found() } else { workspace };
         let workspace = dressed(workspace, self.stale_check, &self.sandbox);
         Ok(workspace.beside(settings.additional_directories.iter().map(PathBuf::as_path)))
     }

@@ -169,6 +169,10 @@ impl Workspace {
         let Some(name) = below.file_name() else { return Err(io::ErrorKind::NotFound.into()) };
         let mut directory = match self.way().open_absolute(root, STEP) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                if !self.makes_roots() {
+                    let gone = format!("the directory {} is not there, on this machine", root.display());
+                    return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+                }
                 std::fs::create_dir_all(root)?;
                 self.way().open_absolute(root, STEP)?
             }
@@ -336,6 +340,10 @@ mod tests {
         assert!(home.join("wd/x/y").is_dir() && place.look().is_err() && place.name() == "z");
         assert!(workspace.reach_made(&home.join("other/x")).is_err() && !home.join("other").exists());
         fs::remove_dir_all(home.join("wd")).unwrap();
+        workspace.reach_made(&home.join("wd/a/b")).unwrap();
+        std::fs::remove_dir_all(home.join("wd")).unwrap();
+        let refused = workspace.clone().found().reach_made(&home.join("wd/a/b")).err().map(|e| e.to_string());
+        assert!(refused.is_some_and(|text| text.contains("is not there")) && !home.join("wd").exists());
         workspace.reach_made(&home.join("wd/a/b")).unwrap();
         assert!(home.join("wd/a").is_dir(), "a root that was not there yet is made");
     }

@@ -135,6 +135,8 @@ pub struct Workspace {
     /// Absolute, without links.
     kept: Vec<PathBuf>,
     stale_check: StaleCheck,
+    /// Whether a root that is missing may be made.
+    makes_roots: bool,
     way: Way,
     /// Where alone its paths may lead. None: anywhere in the roots.
     judged: Option<Arc<[Judged]>>,
@@ -175,6 +177,7 @@ impl Workspace {
             protected: Vec::new(),
             kept: Vec::new(),
             stale_check: StaleCheck::default(),
+            makes_roots: true,
             way: way(),
             judged: None,
         })
@@ -190,6 +193,17 @@ impl Workspace {
             }
         }
         all
+    }
+
+    /// The same, where a root that is missing is never made: it may be there on another machine.
+    #[must_use]
+    pub fn found(self) -> Self {
+        Self { makes_roots: false, ..self }
+    }
+
+    /// Whether a root that is missing may be made.
+    pub(super) fn makes_roots(&self) -> bool {
+        self.makes_roots
     }
 
     /// Whether the working directory has come into being, and still is where it was.

@@ -22,7 +22,8 @@ use super::call;
 use super::guard::Admitted;
 use super::query::Query;
 use crate::app::{
-    Answers, BETWEEN_NODES, Caller, CallerPassed, HOPS, Holder, NodeKey, PATIENCE, PAUSE, Unanswered, Whereabouts,
+    Answers, BETWEEN_NODES, Caller, CallerPassed, HOPS, Handing, Holder, LEAVES, NodeKey, PATIENCE, PAUSE, Unanswered,
+    Whereabouts,
 };
 use crate::base::http::target_of;
 use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
@@ -166,12 +167,16 @@ impl<'a> Passing<'a> {
             )));
         }
         let repeats = only_reads(&head.method) || head.headers.contains_key(KEY);
+        let handing = Handing { repeats, waits: head.method == Method::POST && head.uri.path().ends_with("/prompt") };
         let (mut deadline, mut holder) = (Instant::now() + PATIENCE, first);
         loop {
             let (request, answers) = self.request(head, (&holder, hops), body.clone())?;
-            let sent = self.shared.app.hand_to((&holder, self.is_lost(&holder)), (request, &answers), repeats).await;
+            let sent = self.shared.app.hand_to((&holder, self.is_lost(&holder)), (request, &answers), handing).await;
             let why = match sent {
-                Ok(answer) => return Ok(Some(answer.map(Body::new))),
+                Ok(mut answer) => match answer.headers_mut().remove(LEAVES) {
+                    Some(_) if repeats => "it is stopping".to_owned(),
+                    _ => return Ok(Some(answer.map(Body::new))),
+                },
                 Err(Unanswered::Undone(why)) => why,
                 Err(Unanswered::Unknown(why)) if repeats => why,
                 Err(Unanswered::Unknown(why)) => {

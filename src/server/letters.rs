@@ -21,7 +21,7 @@ use super::Shared;
 use super::answer::Failure;
 use super::listen::answer;
 use super::peer::Peer;
-use crate::app::{ANSWER_BYTES_MAX, Arrived, BETWEEN_NODES, LETTERS_MAX, LetterId};
+use crate::app::{ANSWER_BYTES_MAX, Arrived, BETWEEN_NODES, LETTERS_MAX, LetterId, URGENT_LETTERS_MAX};
 use crate::protocol::{ApiError, ErrorCode};
 
 /// Answers of more bytes are taken in a few at a time, and how many.
@@ -49,21 +49,29 @@ struct Desk {
 /// Takes and answers them.
 pub(super) async fn take((shared, router): (Arc<Shared>, Router), tasks: TaskTracker, ends: Ends) {
     let desk = Arc::new(Desk { shared, router, large: Semaphore::new(LARGE_MAX) });
-    let places = Arc::new(Semaphore::new(LETTERS_MAX));
-    let next = async || {
-        let place = Arc::clone(&places).acquire_owned().await;
-        (place, desk.shared.app.next_letter().await)
-    };
-    while let Some((place, letter)) = ends.leaving.run_until_cancelled(next()).await {
-        let (desk, cut) = (Arc::clone(&desk), ends.cut.clone());
-        tasks.spawn(async move {
-            let _place = place;
-            let _ = cut.run_until_cancelled(desk.work(letter)).await;
-        });
-    }
+    tokio::join!(
+        desk.take_those((false, LETTERS_MAX), &tasks, &ends),
+        desk.take_those((true, URGENT_LETTERS_MAX), &tasks, &ends),
+    );
 }
 
 impl Desk {
+    /// Takes urgent ones, or the others, so many at a time.
+    async fn take_those(self: &Arc<Self>, (are_urgent, most): (bool, usize), tasks: &TaskTracker, ends: &Ends) {
+        let places = Arc::new(Semaphore::new(most));
+        let next = async || {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, self.shared.app.next_letter(are_urgent).await)
+        };
+        while let Some((place, letter)) = ends.leaving.run_until_cancelled(next()).await {
+            let (desk, cut) = (Arc::clone(self), ends.cut.clone());
+            tasks.spawn(async move {
+                let _place = place;
+                let _ = cut.run_until_cancelled(desk.work(letter)).await;
+            });
+        }
+    }
+
     async fn work(&self, Arrived { id, request, gone }: Arrived) {
         let answered = async {
             let reads = request.method() == Method::GET;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::UPGRADE;
-use axum::http::{Method, Request, StatusCode, request};
+use axum::http::{HeaderValue, Method, Request, StatusCode, request};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, TryFutureExt as _};
 use hyper::server::conn::http1;
@@ -42,7 +42,7 @@ use super::peer::Peer;
 use super::socket::{Socket, is_ours};
 use super::tls::Tls;
 use super::until::Until;
-use crate::app::COMMAND_PATH;
+use crate::app::{COMMAND_PATH, HERE_PATH, LEAVES};
 use crate::protocol::{ApiError, ErrorCode};
 
 /// Pause after an accept that failed for want of file descriptors or memory.
@@ -363,8 +363,17 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
     };
     // Whoever asked knows this server by it.
     let answers = admitted.answers.clone();
+    let waits = head.uri.query().is_some_and(|query| query.contains("wait="));
     let mut response = admitted_to(shared, router, (head, body), admitted).await;
     if let (Some(answers), Some(key)) = (answers, &shared.node_key) {
+        let is_in_vain = match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE => shared.app.is_leaving(false),
+            StatusCode::ACCEPTED => waits && shared.app.is_leaving(true),
+            _ => false,
+        };
+        if is_in_vain {
+            response.headers_mut().insert(LEAVES, HeaderValue::from_static("1"));
+        }
         key.sign_answer(response.headers_mut(), &answers);
     }
     response
@@ -376,6 +385,9 @@ async fn admitted_to(
     (mut head, body): (request::Parts, Body),
     admitted: Admitted,
 ) -> Response {
+    if admitted.answers.is_some() && head.uri.path() == HERE_PATH {
+        return StatusCode::NO_CONTENT.into_response();
+    }
     if admitted.answers.is_some() && head.method == Method::POST && head.uri.path() == COMMAND_PATH {
         return hand_on::take_command(shared, admitted.caller, (&head, body)).await;
     }

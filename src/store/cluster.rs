@@ -111,17 +111,17 @@ pub enum Replied {
 
 /// What nodes that do not reach one another say through the store, and what is answered. What it means is none of the store's.
 pub trait Letters: Send + Sync + 'static {
-    /// Sends a letter to another node and waits for its answer: as long as that one is there, and `given_up` has not come. One that is not
+    /// Sends a letter to another node (`urgent`: it is not to wait behind others) and waits for its answer: as long as that one is there, and `given_up` has not come. One that is not
     /// taken for a while is withdrawn. Nothing is left of it when this has ended, or is dropped.
     fn exchange<'a>(
         &'a self,
-        to: i64,
+        to: (i64, bool),
         request: Vec<u8>,
         given_up: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<Replied, StoreError>>;
 
-    /// Waits for a letter to this node, and takes it. Each is given once.
-    fn next(&self) -> BoxFuture<'_, Result<Letter, StoreError>>;
+    /// Waits for a letter to this node, urgent or not, and takes it. Each is given once.
+    fn next(&self, is_urgent: bool) -> BoxFuture<'_, Result<Letter, StoreError>>;
 
     /// Answers a letter that was taken. None: it is not answered.
     fn answer(&self, id: i64, answer: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), StoreError>>;

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::handed::Roads;
-use super::{ANSWER_BYTES_MAX, COMMAND_PATH, CallerPassed, Holder, PATIENCE, PAUSE, Unanswered, Whereabouts};
+use super::{ANSWER_BYTES_MAX, COMMAND_PATH, CallerPassed, Handing, Holder, PATIENCE, PAUSE, Unanswered, Whereabouts};
 use crate::app::{App, Caller, Command, Handled, Message, Outcome, Step, Submitted};
 use crate::base::http::whole;
 use crate::protocol::{ApiError, ErrorCode, SessionId};
@@ -124,10 +124,11 @@ impl App {
     ) -> Result<Option<Handled>, ApiError> {
         let Some(session) = &command.session else { return Ok(None) };
         let repeats = command.id.is_some() || command.key.is_some() || command.is_read();
+        let handing = Handing { repeats, waits: !command.is_control() && !command.is_read() };
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Whereabouts::At(holder) = self.whereabouts(session, !command.is_read()).await? else { return Ok(None) };
-            let why = match self.ask_node((&holder, session), caller, (raw.clone(), repeats)).await {
+            let why = match self.ask_node((&holder, session), caller, (raw.clone(), handing)).await {
                 Ok(handled) => return Ok(Some(handled)),
                 Err(Unanswered::Undone(why)) => why,
                 Err(Unanswered::Unknown(why)) if repeats => why,
@@ -149,7 +150,7 @@ impl App {
         &self,
         (holder, session): (&Holder, &SessionId),
         caller: &Caller,
-        (raw, repeats): (Bytes, bool),
+        (raw, handing): (Bytes, Handing),
     ) -> Result<Handled, Unanswered> {
         let strange = |cause: String| Unanswered::Unknown(cause);
         let unsaid = |cause: String| Unanswered::Undone(cause);
@@ -160,7 +161,7 @@ impl App {
         let signed = key.sign(request.headers_mut(), (&Method::POST, COMMAND_PATH), (holder.number, &passed));
         let answers = signed.map_err(|error| unsaid(error.to_string()))?;
         let lost = self.is_lost(session, holder);
-        let answer = self.hand_to((holder, lost), (request, &answers), repeats).await?;
+        let answer = self.hand_to((holder, lost), (request, &answers), handing).await?;
         if answer.status() != 200 {
             return Err(strange(format!("it answers with status {}", answer.status())));
         }

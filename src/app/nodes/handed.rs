@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,18 +17,24 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Answers, Holder, PATIENCE};
+use super::{Answers, CallerPassed, HERE_PATH, Holder, PATIENCE};
 use crate::app::App;
 use crate::base::http::{Coming, HttpError, hand_on, target_of, without_connection};
-use crate::protocol::LimitView;
+use crate::protocol::{LimitView, TokenRole};
 use crate::store::{BoxFuture, Replied};
 
-/// Requests that a node has on their way through the database at a time, and those that it works on.
+/// Requests that a node has on their way through the database at a time, and those that it works on, of those that may wait for a turn.
 pub const LETTERS_MAX: usize = 256;
+/// The same of all others: an interrupt does not wait behind what it is to interrupt.
+pub const URGENT_LETTERS_MAX: usize = 64;
 /// Longest answer that goes through the database, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A node that was not reached directly is asked through the database alone for so long.
 const UNREACHED: Duration = Duration::from_secs(10);
+/// A node that has answered directly is known to be there for so long; then it is asked for a sign first.
+const KNOWN: Duration = Duration::from_secs(10);
+/// Longest wait for that sign. A request itself may take as long as it wants.
+const SIGN_MAX: Duration = Duration::from_secs(2);
 /// Pause before letters are looked for again, where that could not be done.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -45,7 +51,19 @@ pub enum Unanswered {
 pub(in crate::app) struct Roads {
     /// Nodes that were not reached directly.
     unreached: Mutex<HashMap<i64, Unreached>>,
-    letters: Semaphore,
+    /// Nodes that have answered directly, and until when that counts.
+    known: Mutex<HashMap<i64, Instant>>,
+    /// Places for letters, and for urgent ones.
+    letters: [Semaphore; 2],
+}
+
+/// How a request is handed on.
+#[derive(Debug, Clone, Copy)]
+pub struct Handing {
+    /// It may be done twice: it reads, or has a name.
+    pub repeats: bool,
+    /// It may take as long as a turn.
+    pub waits: bool,
 }
 
 /// A node that was not reached directly.
@@ -58,7 +76,8 @@ struct Unreached {
 
 impl Default for Roads {
     fn default() -> Self {
-        Self { unreached: Mutex::default(), letters: Semaphore::new(LETTERS_MAX) }
+        let letters = [LETTERS_MAX, URGENT_LETTERS_MAX].map(Semaphore::new);
+        Self { unreached: Mutex::default(), known: Mutex::default(), letters }
     }
 }
 
@@ -81,7 +100,19 @@ impl Roads {
         self.unreached.lock().get(&node).map_or_else(Instant::now, |unreached| unreached.since)
     }
 
+    fn is_known(&self, node: i64) -> bool {
+        self.known.lock().get(&node).is_some_and(|until| *until > Instant::now())
+    }
+
     fn note(&self, node: i64, is_reached: bool) {
+        let mut known = self.known.lock();
+        known.retain(|_, until| *until > Instant::now());
+        if is_reached {
+            known.insert(node, Instant::now() + KNOWN);
+        } else {
+            known.remove(&node);
+        }
+        drop(known);
         let mut unreached = self.unreached.lock();
         if is_reached {
             unreached.remove(&node);
@@ -95,7 +126,9 @@ impl Roads {
 
     /// How many requests are on their way through the database.
     pub(in crate::app) fn limit(&self) -> LimitView {
-        LimitView::new("letters", LETTERS_MAX - self.letters.available_permits(), LETTERS_MAX)
+        let most = LETTERS_MAX + URGENT_LETTERS_MAX;
+        let free: usize = self.letters.iter().map(Semaphore::available_permits).sum();
+        LimitView::new("letters", most - free, most)
     }
 }
 
@@ -214,30 +247,58 @@ impl App {
         &self,
         (holder, lost): (&Holder, impl Future<Output = ()> + Send),
         (request, answers): (Request<Bytes>, &Answers),
-        repeats: bool,
+        handing: Handing,
     ) -> Result<Response<Coming>, Unanswered> {
         let mut lost: BoxFuture<'_, ()> = Box::pin(lost);
         let mut why = None;
         if self.ways.roads.tries(holder.number) {
             let sent = tokio::select! {
-                sent = hand_on(request.clone()) => sent.map_err(|error| failed(&error)),
+                sent = self.directly(holder, (request.clone(), answers)) => sent,
                 () = &mut lost => return Err(follows(holder)),
             };
-            let sent = sent.and_then(|answer| self.its_own(holder, answer, answers));
             self.ways.roads.note(holder.number, sent.is_ok());
             match sent {
                 Ok(answer) => return Ok(answer),
-                Err(Unanswered::Unknown(cause)) if !repeats => return Err(Unanswered::Unknown(cause)),
+                Err(Unanswered::Unknown(cause)) if !handing.repeats => return Err(Unanswered::Unknown(cause)),
                 Err(Unanswered::Undone(cause) | Unanswered::Unknown(cause)) => why = Some(cause),
             }
         }
-        let answer = self.by_letter((holder, lost), request).await;
+        let answer = self.by_letter((holder, lost), (request, handing)).await;
         let answer = answer.and_then(|answer| self.its_own(holder, answer.map(Coming::from), answers));
         // Why the direct way failed tells more.
         answer.map_err(|unanswered| match (unanswered, why) {
             (Unanswered::Undone(cause), Some(why)) => Unanswered::Undone(format!("{why}; {cause}")),
             (Unanswered::Unknown(cause), Some(why)) => Unanswered::Unknown(format!("{why}; {cause}")),
             (unanswered, None) => unanswered,
+        })
+    }
+
+    async fn directly(
+        &self,
+        holder: &Holder,
+        (request, answers): (Request<Bytes>, &Answers),
+    ) -> Result<Response<Coming>, Unanswered> {
+        if !self.ways.roads.is_known(holder.number) {
+            self.sign_of(holder).await?;
+        }
+        let answer = hand_on(request).await.map_err(|error| failed(&error))?;
+        self.its_own(holder, answer, answers)
+    }
+
+    /// Asks a node for a sign that it is what listens at its address: whatever else does may take a request, and never answer.
+    async fn sign_of(&self, holder: &Holder) -> Result<(), Unanswered> {
+        let undone = |cause: String| Unanswered::Undone(cause);
+        let Some(key) = self.node_key() else { return Err(undone("nobody else has the store".into())) };
+        let request = Request::get(format!("{}{HERE_PATH}", holder.url)).body(Bytes::new());
+        let mut request = request.map_err(|cause| undone(cause.to_string()))?;
+        let nobody = CallerPassed { client: None, role: TokenRole::ReadOnly, only: None, token: None };
+        let answers = key.sign(request.headers_mut(), (&Method::GET, HERE_PATH), (holder.number, &nobody));
+        let answers = answers.map_err(|error| undone(error.to_string()))?;
+        let silent = |_| undone(format!("what listens at {} says nothing", holder.url));
+        let answer = tokio::time::timeout(SIGN_MAX, hand_on(request)).await.map_err(silent)?;
+        let answer = answer.map_err(|error| undone(error.to_string()))?;
+        self.its_own(holder, answer, &answers).map(drop).map_err(|unanswered| match unanswered {
+            Unanswered::Undone(why) | Unanswered::Unknown(why) => undone(why),
         })
     }
 
@@ -260,7 +321,7 @@ impl App {
     async fn by_letter(
         &self,
         (holder, mut lost): (&Holder, BoxFuture<'_, ()>),
-        request: Request<Bytes>,
+        (request, Handing { waits, .. }): (Request<Bytes>, Handing),
     ) -> Result<Response<Bytes>, Unanswered> {
         let undone = |why: &str| Unanswered::Undone(why.to_owned());
         let cluster = self.store.cluster().ok_or_else(|| undone("nobody else has the store"))?;
@@ -271,27 +332,31 @@ impl App {
             () = &mut lost => return Err(undone("it is not there any more")),
             () = tokio::time::sleep(PATIENCE) => return Err(undone("nor is it heard of through the database")),
         }
-        let Ok(_on_its_way) = self.ways.roads.letters.try_acquire() else {
-            let why = format!("{LETTERS_MAX} requests are on their way through the database already");
+        let Ok(_on_its_way) = self.ways.roads.letters[usize::from(!waits)].try_acquire() else {
+            let most = if waits { LETTERS_MAX } else { URGENT_LETTERS_MAX };
+            let why = format!("{most} such requests are on their way through the database already");
             return Err(Unanswered::Undone(why));
         };
         let text = request_written(request).ok_or_else(|| undone("it cannot be written into a letter"))?;
-        match cluster.letters().exchange(holder.number, text, lost).await {
+        match cluster.letters().exchange((holder.number, !waits), text, lost).await {
             Ok(Replied::With(text)) => {
                 let unread = || Unanswered::Unknown("its answer through the database cannot be read".to_owned());
                 answer_read(text).ok_or_else(unread)
             }
             Ok(Replied::Never) => Err(undone("it has not taken it from the database either")),
-            Ok(Replied::Lost) => Err(follows(holder)),
+            Ok(Replied::Lost) => {
+                let why = "it is gone, or the database has lost what was on its way through it";
+                Err(Unanswered::Unknown(why.to_owned()))
+            }
             Err(error) => Err(Unanswered::Unknown(error.to_string())),
         }
     }
 
     /// Waits for a request of another node that comes through the database; for ever, where nobody else has the store.
-    pub async fn next_letter(&self) -> Arrived {
+    pub async fn next_letter(&self, is_urgent: bool) -> Arrived {
         let Some(cluster) = self.store.cluster() else { return std::future::pending().await };
         loop {
-            match cluster.letters().next().await {
+            match cluster.letters().next(is_urgent).await {
                 Ok(letter) => match request_read(letter.request) {
                     Some(request) => return Arrived { id: LetterId(letter.id), request, gone: letter.gone },
                     None => drop(cluster.letters().answer(letter.id, None).await),

@@ -21,8 +21,10 @@ const NONCE: HeaderName = HeaderName::from_static("x-simse-nonce");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-simse-signature");
 /// How often a request was handed on.
 pub const HOPS: HeaderName = HeaderName::from_static("x-simse-hops");
+/// Stands in an answer of a server that goes, where another one has a better answer a little later.
+pub const LEAVES: HeaderName = HeaderName::from_static("x-simse-leaves");
 /// All that servers say to one another beside the request itself.
-pub const BETWEEN_NODES: [HeaderName; 5] = [CALLER, NODE, NONCE, SIGNATURE, HOPS];
+pub const BETWEEN_NODES: [HeaderName; 6] = [CALLER, NODE, NONCE, SIGNATURE, HOPS, LEAVES];
 /// Longest word.
 const NONCE_CHARS_MAX: usize = 64;
 

@@ -37,7 +37,8 @@ impl Actor {
         if self.deleting.is_some() {
             return Err(ApiError::not_found(format!("session {}", self.row.id)));
         }
-        if self.is_closing() {
+        // Who shares the store hands it over with what waits in it.
+        if self.is_closing() && self.shelf.cluster.is_none() {
             return Err(stopping());
         }
         self.check_version(prompt.if_version)?;

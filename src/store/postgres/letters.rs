@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Client, Pool};
@@ -41,13 +41,14 @@ const IS_THERE: &str = "EXISTS (SELECT 1 FROM node WHERE node.number = $2 AND NO
 #[derive(Debug, Default)]
 pub(super) struct Postbox {
     sent: Mutex<HashMap<i64, Arc<Notify>>>,
-    arrived: Notify,
+    /// Letters that are not urgent, and those that are.
+    arrived: [Notify; 2],
 }
 
 impl Postbox {
     /// There may be a letter.
     pub(super) fn note_arrival(&self) {
-        self.arrived.notify_one();
+        self.arrived.iter().for_each(Notify::notify_one);
     }
 
     /// A letter was answered, if it is one of ours.
@@ -134,15 +135,16 @@ impl Mail {
     }
 
     /// Sends it, once: by the time that it is known to be lost it may have been done. None: it lies there.
-    async fn send(&self, id: i64, (to, request): (i64, &[u8])) -> Result<Option<Replied>, StoreError> {
+    async fn send(&self, id: i64, (to, is_urgent): (i64, bool), request: &[u8]) -> Result<Option<Replied>, StoreError> {
         let doing = "send a letter to another server";
         let line = self.persist(doing, |line| async move { Ok(line) }).await?;
         let sql = format!(
-            "INSERT INTO letter (id, sender, receiver, request) SELECT $1, $3, $2, $4 WHERE {IS_THERE} ON CONFLICT DO NOTHING"
+            "INSERT INTO letter (id, sender, receiver, request, urgent) SELECT $1, $3, $2, $4, $5 WHERE {IS_THERE}
+            ON CONFLICT DO NOTHING"
         );
         let sending = async {
             let statement = line.prepare_cached(&sql).await?;
-            Ok(line.execute(&statement, &[&id, &to, &self.node.number, &request]).await?)
+            Ok(line.execute(&statement, &[&id, &to, &self.node.number, &request, &is_urgent]).await?)
         };
         let sent = tokio::time::timeout(ATTEMPT_MAX, sending).await.unwrap_or_else(|_| Err(silent()));
         match sent {
@@ -172,14 +174,11 @@ impl Mail {
         self.persist("withdraw a letter", withdraw).await
     }
 
-    async fn await_answer(&self, sent: &Sent, (to, given_up): (i64, BoxFuture<'_, ()>)) -> Result<Replied, StoreError> {
-        let (begun, mut given_up) = (Instant::now(), given_up);
+    async fn await_answer(&self, sent: &Sent, (to, given_up): (i64, &AtomicBool)) -> Result<Replied, StoreError> {
+        let begun = Instant::now();
         loop {
-            let has_given_up = tokio::select! {
-                () = sent.woken.notified() => false,
-                () = tokio::time::sleep(LOOK) => false,
-                () = &mut given_up => true,
-            };
+            drop(tokio::time::timeout(LOOK, sent.woken.notified()).await);
+            let has_given_up = given_up.load(Ordering::Acquire);
             let Some(found) = self.look(sent.id, to).await? else { return Ok(Replied::Lost) };
             if let Some(answer) = found.answer {
                 return Ok(Replied::With(answer));
@@ -196,19 +195,20 @@ impl Mail {
     }
 
     /// Takes the oldest letter that was not taken. None: there is none.
-    async fn take(&self) -> Result<Option<Letter>, StoreError> {
+    async fn take(&self, is_urgent: bool) -> Result<Option<Letter>, StoreError> {
         let mut taken = self.taken.lock().await;
         let (known, own): (Vec<i64>, i64) = (taken.keys().copied().collect(), self.node.number);
         let known = known.as_slice();
         let take = move |line: Client| async move {
             let sql = format!(
                 "UPDATE letter SET taken = true WHERE id = (
-                    SELECT id FROM letter WHERE receiver = $2 AND answer IS NULL AND NOT (id = ANY ($1))
+                    SELECT id FROM letter
+                    WHERE receiver = $2 AND urgent = $3 AND answer IS NULL AND NOT (id = ANY ($1))
                     ORDER BY at, id LIMIT 1 FOR UPDATE SKIP LOCKED
                 ) AND {IS_THERE} RETURNING id, request"
             );
             let statement = line.prepare_cached(&sql).await?;
-            let row = line.query_opt(&statement, &[&known, &own]).await?;
+            let row = line.query_opt(&statement, &[&known, &own, &is_urgent]).await?;
             Ok(row.map(|row| (row.get(0), row.get(1))))
         };
         let Some((id, request)) = self.persist("look for letters", take).await? else { return Ok(None) };
@@ -277,29 +277,44 @@ impl Mail {
 impl Letters for Mail {
     fn exchange<'a>(
         &'a self,
-        to: i64,
+        (to, is_urgent): (i64, bool),
         request: Vec<u8>,
         given_up: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<Replied, StoreError>> {
         Box::pin(async move {
             let sent = self.begin();
-            if let Some(replied) = self.send(sent.id, (to, &request)).await? {
-                return Ok(replied);
+            let has_given_up = AtomicBool::new(false);
+            let exchanged = async {
+                if let Some(replied) = self.send(sent.id, (to, is_urgent), &request).await? {
+                    return Ok(replied);
+                }
+                self.tidings.tell_letter(to);
+                self.await_answer(&sent, (to, &has_given_up)).await
+            };
+            // It asks the database, too: whoever is not polled there keeps a connection, or the next place for one.
+            let gives_up = async {
+                given_up.await;
+                has_given_up.store(true, Ordering::Release);
+                sent.woken.notify_one();
+                std::future::pending().await
+            };
+            tokio::select! {
+                replied = exchanged => replied,
+                () = gives_up => Ok(Replied::Lost),
             }
-            drop(request);
-            self.tidings.tell_letter(to);
-            self.await_answer(&sent, (to, given_up)).await
         })
     }
 
-    fn next(&self) -> BoxFuture<'_, Result<Letter, StoreError>> {
+    fn next(&self, is_urgent: bool) -> BoxFuture<'_, Result<Letter, StoreError>> {
         Box::pin(async move {
             loop {
-                if let Some(letter) = self.take().await? {
+                if let Some(letter) = self.take(is_urgent).await? {
                     return Ok(letter);
                 }
                 // Untold it looks, too.
-                drop(tokio::time::timeout(LOOK, self.tidings.postbox().arrived.notified()).await);
+                drop(
+                    tokio::time::timeout(LOOK, self.tidings.postbox().arrived[usize::from(is_urgent)].notified()).await,
+                );
             }
         })
     }
@@ -368,11 +383,11 @@ mod tests {
         let (one, two) = (cluster(&one), cluster(&two));
         let large = vec![7_u8; 3 << 20];
         let texts: Vec<Vec<u8>> = (0..20_u8).map(|nth| if nth == 0 { large.clone() } else { vec![nth] }).collect();
-        let asking = texts.iter().map(|text| one.letters().exchange(two.own(), text.clone(), never()));
+        let asking = texts.iter().map(|text| one.letters().exchange((two.own(), false), text.clone(), never()));
         let taken: Mutex<BTreeMap<i64, Vec<u8>>> = Mutex::default();
         let taking = async || {
             loop {
-                let letter = two.letters().next().await.expect("taken");
+                let letter = two.letters().next(false).await.expect("taken");
                 let answer = [b"to ", &letter.request[..]].concat();
                 assert!(taken.lock().insert(letter.id, letter.request).is_none(), "it was taken before");
                 two.letters().answer(letter.id, Some(answer)).await.expect("answered");
@@ -388,18 +403,48 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn who_asks_the_database_while_it_waits_takes_nobodys_place() {
+        let Some(postgres) = Postgres::start() else { return };
+        let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
+        let (one, two) = (cluster(&one), cluster(&two));
+        let nobody: crate::protocol::SessionId = "nobody".parse().expect("an id");
+        // More than there are connections.
+        let asking = (0..24).map(|_| {
+            let looks = async {
+                loop {
+                    drop(one.look(&nobody).await);
+                    tokio::task::yield_now().await;
+                }
+            };
+            one.letters().exchange((two.own(), false), vec![1], Box::pin(looks))
+        });
+        let answering = async {
+            loop {
+                let letter = two.letters().next(false).await.expect("taken");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                two.letters().answer(letter.id, Some(Vec::new())).await.expect("answered");
+            }
+        };
+        let replies = tokio::select! {
+            replies = tokio::time::timeout(SOON, join_all(asking)) => replies.expect("in time"),
+            () = answering => unreachable!("it never ends"),
+        };
+        assert!(replies.iter().all(|replied| *replied == Ok(Replied::With(Vec::new()))), "{replies:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn what_was_not_taken_was_not_done_and_of_the_rest_nobody_knows() {
         let Some(postgres) = Postgres::start() else { return };
         let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
         let (sender, receiver) = (cluster(&one), cluster(&two));
-        let exchange = |given_up| sender.letters().exchange(receiver.own(), b"x".to_vec(), given_up);
+        let exchange = |given_up| sender.letters().exchange((receiver.own(), false), b"x".to_vec(), given_up);
         let soon = || -> BoxFuture<'static, ()> { Box::pin(tokio::time::sleep(Duration::from_millis(300))) };
         assert_eq!(exchange(soon()).await, Ok(Replied::Never), "given up before it was taken");
         let begun = Instant::now();
         assert_eq!(exchange(never()).await, Ok(Replied::Never), "its receiver reads no letters");
         assert!(begun.elapsed() < TAKEN_MAX + SOON);
         assert_eq!(postgres.raw(LEFT).await, ["0"]);
-        let (replied, letter) = tokio::join!(exchange(soon()), receiver.letters().next());
+        let (replied, letter) = tokio::join!(exchange(soon()), receiver.letters().next(false));
         assert_eq!(replied, Ok(Replied::Lost), "it was taken, and not answered by then");
         let letter = letter.expect("taken");
         tokio::time::timeout(SOON, letter.gone.cancelled()).await.expect("its receiver hears that nobody waits");
@@ -407,7 +452,7 @@ mod tests {
         // Refused by who has it, emptied by a restart, and left by a node that is over.
         for lose in ["refuse", "DELETE FROM letter", "UPDATE node SET is_over = true WHERE number = 2"] {
             let losing = async {
-                let letter = receiver.letters().next().await.expect("taken");
+                let letter = receiver.letters().next(false).await.expect("taken");
                 match lose {
                     "refuse" => receiver.letters().answer(letter.id, None).await.expect("said"),
                     sql => drop(postgres.raw(sql).await),
@@ -424,10 +469,10 @@ mod tests {
         let Some(postgres) = Postgres::start() else { return };
         let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
         let (sender, receiver) = (cluster(&one), cluster(&two));
-        let asking = sender.letters().exchange(receiver.own(), b"x".to_vec(), never());
+        let asking = sender.letters().exchange((receiver.own(), false), b"x".to_vec(), never());
         let taken = tokio::select! {
             _ = asking => unreachable!("nobody answers"),
-            letter = receiver.letters().next() => letter.expect("taken"),
+            letter = receiver.letters().next(false) => letter.expect("taken"),
         };
         // Who asked is gone: so is its letter, and who has it hears of it.
         tokio::time::timeout(SOON, taken.gone.cancelled()).await.expect("it hears");
@@ -450,7 +495,7 @@ mod tests {
         ];
         for (id, sender, receiver, at, _) in &rows {
             let sql = format!(
-                "INSERT INTO letter (id, sender, receiver, request, at) VALUES ({id}, {sender}, {receiver}, '', {at})"
+                "INSERT INTO letter (id, sender, receiver, request, urgent, at) VALUES ({id}, {sender}, {receiver}, '', false, {at})"
             );
             postgres.raw(&sql).await;
         }

@@ -62,7 +62,8 @@ const READ_PAUSE: Duration = Duration::from_millis(250);
 const ATTEMPT_MAX: Duration = Duration::from_secs(35);
 /// The same of a look whether it works.
 const CHECK_MAX: Duration = Duration::from_secs(5);
-/// The same where no beat was heard for a while.
+/// The same where no beat was heard for a while, and the time between two looks whether one was.
+const TOUCH_LOOK: Duration = Duration::from_millis(250);
 const TOUCH_WAIT: Duration = Duration::from_secs(1);
 /// How long a start waits for the database, but for the silence of the server before it.
 const OPEN_MAX: Duration = Duration::from_secs(30);
@@ -168,6 +169,21 @@ impl PostgresStore {
     /// What was expected, without what is secret.
     pub fn check_address(url: &str) -> Result<(), String> {
         Reach::of(url, None).map(drop).map_err(|wrong| format!("the address of a PostgreSQL; {wrong}"))
+    }
+
+    /// Waits until this server has not been in touch with the others for so long; for ever, where there cannot be any.
+    async fn out_of_touch_for(&self, time: Duration) {
+        loop {
+            if self.shared.is_some() && tokio::time::timeout(time, self.node.in_touch()).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(TOUCH_LOOK).await;
+        }
+    }
+
+    fn unreached(&self) -> StoreError {
+        let cause = format!("no beat of this server reaches {}", self.reach.place);
+        StoreError::Away { doing: "look whether it works".into(), cause }
     }
 
     /// Nobody has to wait for this server's silence.
@@ -406,11 +422,6 @@ impl Store for PostgresStore {
             if self.node.is_over() {
                 return Err(StoreError::TakenOver);
             }
-            // One that has lost touch is asked again, and not waited for as long.
-            if self.shared.is_some() && tokio::time::timeout(TOUCH_WAIT, self.node.in_touch()).await.is_err() {
-                let cause = "no beat of this server reaches it".to_owned();
-                return Err(StoreError::Away { doing: "look whether it works".into(), cause });
-            }
             let work = async {
                 self.session_count().await?;
                 // An empty commit goes through the writer and its transaction.
@@ -419,7 +430,10 @@ impl Store for PostgresStore {
                 rx.await.unwrap_or(Err(StoreError::Closed))
             };
             let away = |_| Err(silent().told("look whether it works", &self.reach.place));
-            tokio::time::timeout(CHECK_MAX, work).await.unwrap_or_else(away)
+            tokio::select! {
+                checked = tokio::time::timeout(CHECK_MAX, work) => checked.unwrap_or_else(away),
+                () = self.out_of_touch_for(TOUCH_WAIT) => Err(self.unreached()),
+            }
         })
     }
 

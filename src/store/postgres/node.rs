@@ -38,8 +38,8 @@ const TOUCH_MAX: Duration = Duration::from_millis(1_500);
 const _: () = assert!(TOUCH_MAX.as_millis() < GONE_MAX.as_millis(), "who may be followed begins nothing");
 /// Time between two looks at another node's beat.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
-/// How long a beat may take before its connection is made anew.
-pub(super) const BEAT_MAX: Duration = Duration::from_secs(3);
+/// How long a beat may take before its connection is made anew: over that one there is time for another before the node is followed.
+pub(super) const BEAT_MAX: Duration = Duration::from_secs(1);
 /// Days after which nothing is left of nodes that are over.
 const KEPT_DAYS: i32 = 7;
 

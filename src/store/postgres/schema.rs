@@ -143,6 +143,7 @@ const STEPS: &[&str] = &[
         id bigint PRIMARY KEY,
         sender bigint NOT NULL,
         receiver bigint NOT NULL,
+        urgent boolean NOT NULL,
         taken boolean NOT NULL DEFAULT false,
         request bytea NOT NULL,
         answer bytea,

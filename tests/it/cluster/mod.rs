@@ -2,7 +2,7 @@
 //! nothing but the turns that ran there, which say so.
 //!
 //! `nodes` starts the servers and does things to them, `relay` is the way to the database that can be cut, `net` a whole network
-//! that can, `wire` asks one of them. `together`, `taken`, `apart`, `lines` and `restored` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
+//! that can, `wire` asks one of them. `together`, `taken`, `apart`, `letters`, `lines` and `restored` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
 //! at once, over HTTP and over a `socket`, while `faults` happen to these; what every client was told and saw is in the `ledger`, and
 //! `check` (for forks with `forked`) holds it against the log, as two nodes have it. A session is checked once it has had its prompts, so a long run needs no more memory.
 //!
@@ -22,6 +22,7 @@ mod check;
 mod faults;
 mod forked;
 mod ledger;
+mod letters;
 mod lines;
 mod load;
 mod net;

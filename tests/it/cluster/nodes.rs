@@ -62,6 +62,8 @@ struct Node {
     arguments: Vec<&'static str>,
     /// Its next process runs the program of an earlier release.
     is_older: AtomicBool,
+    /// Where the others are told that it is, if not where it listens.
+    known_at: Mutex<Option<String>>,
 }
 
 impl Node {
@@ -146,6 +148,11 @@ impl Cluster {
         Some(Self::begun(count, Ground { is_older: true, ..Ground::new()? }).await)
     }
 
+    /// From its next start on the others are told that a node is there.
+    pub fn known_at(&self, number: usize, address: SocketAddr) {
+        *self.nodes[number].known_at.lock() = Some(format!("http://{address}"));
+    }
+
     /// From its next start on a node runs the program of an earlier release, or this one.
     pub fn become_older(&self, number: usize, is_older: bool) {
         self.nodes[number].is_older.store(is_older, Ordering::Relaxed);
@@ -184,6 +191,7 @@ impl Cluster {
                 data,
                 arguments: arguments.get(number).cloned().unwrap_or_default(),
                 is_older: AtomicBool::new(is_older),
+                known_at: Mutex::default(),
             });
         }
         let model = ModelServer::start_on(0, script(), false).await;
@@ -263,7 +271,8 @@ impl Cluster {
         let model = self.asking.as_ref().map(|relay| format!("http://{}/v1", relay.at));
         command.args(["--openai-base-url", &model.unwrap_or_else(|| self.model.base_url()), "--store", &store]);
         command.args(["--host", &node.host.to_string(), "--port", &self.at(number).port().to_string()]);
-        command.args(["--node-url", &self.url(number)]);
+        let known_at = node.known_at.lock().clone();
+        command.args(["--node-url", &known_at.unwrap_or_else(|| self.url(number))]);
         command.args(&node.arguments).arg("--data-dir").arg(&node.data).arg("--cwd").arg(&self.work);
         command.arg("--port-file").arg(node.data.with_extension("port"));
         command.env("SIMSE_INTERRUPT_GRACE_MS", "300").env_remove("OPENAI_API_KEY").env_remove("PGPASSWORD");

@@ -174,7 +174,7 @@ async fn what_took_a_nodes_place_learns_nothing_and_is_not_believed() {
     let next = cluster.prompt(0, "s", "quick t2").await;
     assert_eq!(cluster.turn(0, "s", &next).await["status"], "completed");
     let heard = heard.lock().to_lowercase();
-    assert!(heard.contains("get /sessions/s ") && heard.contains("x-simse-signature: "), "it was asked: {heard}");
+    assert!(heard.contains("x-simse-signature: "), "it was asked: {heard}");
     assert!(!heard.contains(&secret) && !heard.contains("authorization"), "{heard}");
 }
 

@@ -1,0 +1,104 @@
+//! A node that is not reached at its address is asked through the database. A node that goes leaves nobody without an answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::nodes::{Cluster, LOOK};
+use super::wire::Wanted;
+
+/// How soon anything is answered that waits for nothing.
+const SOON: Duration = Duration::from_secs(10);
+/// Requests at once, and the sessions that they are for.
+const MANY: (usize, usize) = (120, 24);
+
+fn waiting(session: &str, text: &str) -> Wanted {
+    let path = format!("/sessions/{session}/prompt?wait=true");
+    Wanted::post(&path, json!({ "prompt": text })).keyed(&text.replace(' ', "-"))
+}
+
+/// Starts node 0 anew, known at an address where it is not.
+async fn misplace(cluster: &Cluster, address: std::net::SocketAddr) {
+    assert_eq!(cluster.stop(0).await, Some(0), "{}", cluster.said(0));
+    cluster.known_at(0, address);
+    cluster.restart(0).await;
+    cluster.until_active(1, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_listens_and_never_answers_is_gone_round() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    // Whoever connects is let in by the kernel, and hears nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    misplace(&cluster, silent.local_addr().expect("bound")).await;
+    cluster.create(0, "s").await;
+    let asked = [Wanted::get("/sessions/s"), Wanted::get("/sessions/s/turns"), waiting("s", "quick t1")];
+    for wanted in &asked {
+        let begun = Instant::now();
+        let said = wanted.ask_within(cluster.at(1), SOON).await;
+        let took = begun.elapsed();
+        assert!(said.as_ref().is_some_and(|said| said.status == 200), "{took:?}: {wanted:?}: {said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_requests_at_once_go_through_the_database_and_others_beside_them() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    misplace(&cluster, free).await;
+    for session in 0..MANY.1 {
+        cluster.create(0, &format!("m{session}")).await;
+    }
+    let all: Vec<_> = (0..MANY.0)
+        .map(|nth| {
+            let cluster = Arc::clone(&cluster);
+            tokio::spawn(async move {
+                let wanted = waiting(&format!("m{}", nth % MANY.1), &format!("quick t{nth}"));
+                wanted.ask_within(cluster.at(1), super::nodes::PATIENCE).await
+            })
+        })
+        .collect();
+    while !all.iter().all(tokio::task::JoinHandle::is_finished) {
+        let said = Wanted::get("/sessions/m0").ask_within(cluster.at(1), SOON).await;
+        assert!(said.as_ref().is_some_and(|said| said.status == 200), "beside them: {said:?}");
+        tokio::time::sleep(LOOK).await;
+    }
+    for done in all {
+        let said = done.await.expect("asked");
+        assert!(said.as_ref().is_some_and(|said| said.value["status"] == "completed"), "{said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_ends_takes_prompts_for_whoever_follows() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    cluster.create(0, "s").await;
+    let running = cluster.prompt(0, "s", "long t1").await;
+    let (code, (waited, plain)) = tokio::join!(cluster.stop(0), async {
+        // The signal has arrived by then, and the turn runs on.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let plain = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick t3" }));
+        let waited = waiting("s", "quick t2");
+        tokio::join!(waited.ask_within(cluster.at(1), SOON * 2), plain.ask_within(cluster.at(1), SOON))
+    });
+    assert_eq!(code, Some(0), "{}", cluster.said(0));
+    assert!(plain.as_ref().is_some_and(|said| said.status == 202), "{plain:?}");
+    assert!(waited.as_ref().is_some_and(|said| said.value["status"] == "completed"), "{waited:?}");
+    for turn in [running, plain.expect("accepted").text("turnId")] {
+        assert_eq!(cluster.turn(1, "s", &turn).await["status"], "completed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_cut_off_says_so_soon() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    assert_eq!(cluster.get(0, "/health").await.status, 200);
+    cluster.cut(0);
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let said = Wanted::get("/health").ask(cluster.at(0)).await;
+        assert!(said.as_ref().is_some_and(|said| said.status == 503), "{said:?}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
+    }
+}
