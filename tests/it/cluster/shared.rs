@@ -42,6 +42,8 @@ async fn a_session_waits_for_who_reaches_its_workspace() {
     cluster.create(0, "s").await;
     let turn = cluster.prompt(1, "s", "quick t1").await;
     assert_eq!(cluster.turn(1, "s", &turn).await["status"], "completed");
+    cluster.prompt(0, "s", "long t3").await;
+    let waits = cluster.prompt(0, "s", "quick t4").await;
     cluster.kill(0).await;
     cluster.until_over(1, 0).await;
     let refused = said(&cluster, 1, &prompt("s", "quick t2").keyed("t2")).await;
@@ -50,6 +52,8 @@ async fn a_session_waits_for_who_reaches_its_workspace() {
     assert_eq!(told, (503, &json!("workspace out of reach"), &json!(["one"])), "{refused:?}");
     let view = said(&cluster, 1, &Wanted::get("/sessions/s")).await;
     assert_eq!(view.status, 200, "it can be read: {view:?}");
+    let open = (view.value["turn"]["prompt"].as_str(), view.number("queued"));
+    assert_eq!(open, (Some("long t3"), 1), "what is open in it is shown, whoever has it: {view:?}");
     let mut stream = cluster.events(1, "s", 0).await;
     for seq in 1..=view.number("lastSeq") {
         assert_eq!(stream.next().await.map(|(seq, _)| seq), Some(seq));
@@ -58,7 +62,11 @@ async fn a_session_waits_for_who_reaches_its_workspace() {
     cluster.restart(0).await;
     cluster.until_active(1, 2).await;
     let next = cluster.prompt(1, "s", "quick t2").await;
-    assert_eq!(cluster.turn(1, "s", &next).await["status"], "completed");
+    for turn in [&waits, &next] {
+        assert_eq!(cluster.turn(1, "s", turn).await["status"], "completed");
+    }
+    let view = said(&cluster, 1, &Wanted::get("/sessions/s")).await;
+    assert!(view.value["turn"].is_null() && view.number("queued") == 0, "{view:?}");
 }
 
 /// Asks as often as it is allowed, at most `most` times.
