@@ -97,7 +97,7 @@ impl App {
         let reader = match self.sessions.whereabouts(id, true).await {
             Ok(Whereabouts::Here) => {
                 let live = self.live(caller, id).await?;
-                self.sessions.until_known(&live, after).await;
+                self.sessions.until_known(&live, after).await?;
                 live.read(after, streams_max)?
             }
             Err(error) if !is_nobodys(&error) => return Err(error),

@@ -232,6 +232,12 @@ pub fn is_nobodys(error: &ApiError) -> bool {
     reason.is_some_and(|reason| reason == OUT_OF_REACH || reason == NONE_TAKES)
 }
 
+/// The refusal of a node that cannot know what is stored.
+fn out_of_touch() -> ApiError {
+    let lost = "this server has lost touch with the database, and another one may have followed it: ask again";
+    ApiError::new(ErrorCode::UpstreamUnavailable, lost)
+}
+
 /// The refusal of a node that does not have the session.
 fn elsewhere(id: &SessionId, holder: &Holder) -> ApiError {
     let message = format!("session {id} is held by another server, {}", holder.name);
@@ -287,22 +293,27 @@ impl Manager {
 
     /// Waits until a session that is awake here has heard that its event of that number is stored, if it is: who was shown it by another node
     /// may be faster than the end of the commit here.
-    pub async fn until_known(&self, live: &Live, seq: u64) {
-        let begun = Instant::now();
-        while self.shelf.cluster.is_some() && !live.has_stored(seq) && begun.elapsed() < KNOWN_MAX {
-            if !self.shelf.store.last_seq(live.id()).await.is_ok_and(|last| last >= seq) {
-                return;
+    ///
+    /// # Errors
+    /// `UPSTREAM_UNAVAILABLE`: the database does not say whether it is.
+    pub async fn until_known(&self, live: &Live, seq: u64) -> Result<(), ApiError> {
+        let known = async {
+            while self.shelf.cluster.is_some() && !live.has_stored(seq) {
+                match self.shelf.store.last_seq(live.id()).await {
+                    Ok(last) if last < seq => return,
+                    Err(StoreError::NoSession(_)) => return,
+                    Ok(_) | Err(_) => {}
+                }
+                tokio::time::sleep(KNOWN_PAUSE).await;
             }
-            tokio::time::sleep(KNOWN_PAUSE).await;
-        }
+        };
+        tokio::time::timeout(KNOWN_MAX, known).await.map_err(|_| out_of_touch())
     }
 
     /// Waits until nobody can have gone on with what is in memory here: a node that was frozen, or is cut off, may be followed.
     async fn until_in_touch(&self) -> Result<(), ApiError> {
         let Some(known) = self.shelf.store.out_of_touch() else { return Ok(()) };
-        let lost = "this server has lost touch with the database, and another one may have followed it: ask again";
-        let lost = |_| ApiError::new(ErrorCode::UpstreamUnavailable, lost);
-        tokio::time::timeout(KNOWN_MAX, known).await.map_err(lost)
+        tokio::time::timeout(KNOWN_MAX, known).await.map_err(|_| out_of_touch())
     }
 
     /// Waits until it has heard of all that is stored of it, and nobody else can have gone on with it.
@@ -311,12 +322,17 @@ impl Manager {
     /// `UPSTREAM_UNAVAILABLE`: somebody may have.
     pub(super) async fn until_all_known(&self, live: &Live) -> Result<(), ApiError> {
         self.until_in_touch().await?;
-        if self.shelf.cluster.is_some()
-            && let Ok(last) = self.shelf.store.last_seq(live.id()).await
-        {
-            self.until_known(live, last).await;
+        if self.shelf.cluster.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let last = tokio::time::timeout(KNOWN_MAX, self.shelf.store.last_seq(live.id())).await;
+        match last {
+            Ok(Ok(last)) => self.until_known(live, last).await,
+            // It is being deleted.
+            Ok(Err(StoreError::NoSession(_))) => Ok(()),
+            Ok(Err(error)) => Err(store_failure(&error)),
+            Err(_) => Err(out_of_touch()),
+        }
     }
 
     /// Makes sure that a session is this node's.

@@ -94,7 +94,14 @@ async fn a_node_that_ends_takes_prompts_for_whoever_follows() {
 async fn a_node_that_is_cut_off_says_so_soon() {
     let Some(cluster) = Cluster::start(2).await else { return };
     assert_eq!(cluster.get(0, "/health").await.status, 200);
+    cluster.create(0, "s").await;
+    let turn = cluster.prompt(0, "s", "quick t1").await;
+    assert_eq!(cluster.turn(0, "s", &turn).await["status"], "completed");
+    let last = cluster.get(0, "/sessions/s").await.number("lastSeq");
     cluster.cut(0);
+    // Somebody may have seen it at another node: only the database knows.
+    let ahead = Wanted::get("/sessions/s/events").behind(last + 1).ask_within(cluster.at(0), SOON).await;
+    assert!(ahead.as_ref().is_some_and(|said| said.status == 503), "{ahead:?}");
     for _ in 0..3 {
         let begun = Instant::now();
         let said = Wanted::get("/health").ask(cluster.at(0)).await;

@@ -143,7 +143,7 @@ impl Cluster {
         Some(Self::begun(arguments.len(), Ground { arguments, ..Ground::new()? }).await)
     }
 
-    /// The same with the program of an earlier release, where one is named; otherwise with this one.
+    /// The same with the program of an earlier release.
     pub async fn older(count: usize) -> Option<Arc<Self>> {
         Some(Self::begun(count, Ground { is_older: true, ..Ground::new()? }).await)
     }

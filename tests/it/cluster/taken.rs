@@ -14,7 +14,8 @@ use super::load::Common;
 use super::nodes::{Cluster, LOOK, PATIENCE};
 use super::wire::Stream;
 use super::worked;
-use crate::crash::now_ms;
+use crate::crash::{now_ms, say};
+use crate::support::program;
 
 /// How soon a session is usable again whose node has gone.
 const TAKEN: Duration = Duration::from_secs(10);
@@ -155,9 +156,13 @@ async fn a_node_that_is_told_to_end_hands_over_and_loses_nothing() {
     in_order(cluster, &[(0, false), (1, false)]).await;
 }
 
-/// With the program of an earlier release beside this one, both ways; without one (`SIMSE_TEST_OLDER_PROGRAM`), it is this one each time.
+/// With the program of an earlier release beside this one, both ways.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nodes_are_replaced_by_newer_ones_and_by_older_ones_again() {
+    if program::older() == program::built() {
+        say("left out: `SIMSE_TEST_OLDER_PROGRAM` names no program of an earlier release");
+        return;
+    }
     let Some(cluster) = Cluster::older(2).await else { return };
     in_order(cluster, &[(0, false), (0, true), (1, false), (0, false)]).await;
 }
