@@ -17,7 +17,6 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::Instant;
 
 pub use self::company::{CHANGES_MISSED_MAX, Company};
 use super::live::Live;

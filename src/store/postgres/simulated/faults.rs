@@ -316,7 +316,7 @@ impl World {
         self.checks.count("cut off");
         self.servers[server].cut_until = Some(self.now + ms);
         // Now and then what cuts it off says so to whoever wants to reach it.
-        self.refuse(server, ms % 3 == 0);
+        self.refuse(server, ms.is_multiple_of(3));
         self.servers[server].well_at = u64::MAX;
         self.quiet(self.now + ms);
         self.after(ms, Event::Fault(Fault::Heal { server }));
