@@ -183,6 +183,14 @@ impl Run {
         };
         match named {
             Ok(()) => Handled { outcome, replayed: true, accepted: true },
+            // Another server had ended it between two looks, and named it itself.
+            Err(error) if is_begun_elsewhere(&error.0) => match self.before_here_or_elsewhere().await {
+                Ok(Some((outcome, unknown))) if unknown.is_empty() => {
+                    Handled { outcome, replayed: true, accepted: true }
+                }
+                Ok(_) => Handled::refused(given_up_elsewhere()),
+                Err(error) => Handled::refused(error),
+            },
             Err(error) => Handled::refused(error),
         }
     }
@@ -455,6 +463,9 @@ fn unstored(error: &ApiError) -> ApiError {
 }
 
 fn unnamed(error: &ApiError) -> ApiError {
+    if is_begun_elsewhere(&error.0) {
+        return begun_elsewhere();
+    }
     let message = format!(
         "it was done before under another name, and what came of it could not be written down under this one: {}",
         error.0.message
