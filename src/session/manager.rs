@@ -331,25 +331,6 @@ impl Manager {
         self.view_elsewhere(view).await.map_err(|e| store_failure(&e))
     }
 
-    /// The same with what is open in it: another server has it, or nobody has it yet.
-    async fn view_elsewhere(&self, mut view: SessionView) -> Result<SessionView, StoreError> {
-        let store = &self.shelf.store;
-        for turn in store.turns(&view.session_id, None, limit::PAGE_ITEMS_MAX).await? {
-            match turn.record.status {
-                TurnStatus::Queued => view.queued += 1,
-                TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => view.turn = Some(turn.record),
-                TurnStatus::Completed | TurnStatus::Failed | TurnStatus::Aborted | TurnStatus::Interrupted => {}
-            }
-        }
-        if view.turn.is_none() && view.queued == 0 {
-            // It has ended since, and that is one commit with what has changed by it.
-            if let Some(row) = store.session(&view.session_id).await? {
-                return Ok(actor::view_of(&row, store.last_seq(&row.id).await?));
-            }
-        }
-        Ok(view)
-    }
-
     /// What waits for a session that sleeps: one that another one has just made has its first turn.
     async fn agenda_of(&self, row: &SessionRow) -> Result<Agenda, StoreError> {
         if row.status != SessionStatus::Active {

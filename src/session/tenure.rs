@@ -19,10 +19,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 pub use self::company::{CHANGES_MISSED_MAX, Company};
+use super::actor::view_of;
 use super::live::Live;
 use super::manager::Manager;
 use super::store_failure;
-use crate::protocol::{ApiError, ErrorCode, SessionId};
+use crate::base::limit;
+use crate::protocol::{ApiError, ErrorCode, SessionId, SessionView, TurnStatus};
 use crate::store::{BoxFuture, Cluster, Held, Holder, StoreError, Unfinished};
 
 /// Trees that are looked for, and those that are taken at the same time.
@@ -332,6 +334,28 @@ impl Manager {
             Ok(Err(error)) => Err(store_failure(&error)),
             Err(_) => Err(out_of_touch()),
         }
+    }
+
+    /// A session's view with what is open in it: another server has it, or nobody has it yet.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(super) async fn view_elsewhere(&self, mut view: SessionView) -> Result<SessionView, StoreError> {
+        let store = &self.shelf.store;
+        for turn in store.turns(&view.session_id, None, limit::PAGE_ITEMS_MAX).await? {
+            match turn.record.status {
+                TurnStatus::Queued => view.queued += 1,
+                TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => view.turn = Some(turn.record),
+                TurnStatus::Completed | TurnStatus::Failed | TurnStatus::Aborted | TurnStatus::Interrupted => {}
+            }
+        }
+        if view.turn.is_none() && view.queued == 0 {
+            // It has ended since, and that is one commit with what has changed by it.
+            if let Some(row) = store.session(&view.session_id).await? {
+                return Ok(view_of(&row, store.last_seq(&row.id).await?));
+            }
+        }
+        Ok(view)
     }
 
     /// Makes sure that a session is this node's.
