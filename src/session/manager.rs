@@ -413,11 +413,6 @@ impl Manager {
         Err(ApiError::internal(message))
     }
 
-    /// Whether the server ends.
-    pub fn is_stopping(&self) -> bool {
-        self.shelf.is_closing()
-    }
-
     /// Sessions in memory.
     pub fn live_count(&self) -> usize {
         self.shelf.lives.lock().len()

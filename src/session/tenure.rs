@@ -287,6 +287,11 @@ impl Manager {
         }
     }
 
+    /// Whether the server ends.
+    pub fn is_stopping(&self) -> bool {
+        self.shelf.is_closing()
+    }
+
     /// Whether a session is in memory here.
     pub fn is_awake(&self, id: &SessionId) -> bool {
         self.shelf.lives.lock().contains_key(id)
