@@ -10,9 +10,8 @@
  * waited has run once.
  */
 
-import { execFileSync, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
@@ -22,6 +21,8 @@ import { scriptedModel } from '../__test__/support/model.mjs'
 import { top } from './lib/clients.mjs'
 import { median, number, percentile } from './lib/figures.mjs'
 import { machine } from './lib/machine.mjs'
+import { startPostgres } from './lib/postgres.mjs'
+import { freePort } from './lib/process.mjs'
 
 const { values } = parseArgs({
   options: {
@@ -35,16 +36,6 @@ const count = Number(values.sessions)
 const SERVERS = 3
 const home = mkdtempSync(join(tmpdir(), 'simse-cluster-'))
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
-
-/** A port that nobody has just now. */
-function freePort() {
-  return new Promise((done) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address()
-      server.close(() => done(port))
-    })
-  })
-}
 
 /** What is asked of a server; undefined when it does not answer. */
 async function ask(server, path, body, headers = {}) {
@@ -85,20 +76,21 @@ const model = await scriptedModel(
     return said.includes('slow') ? { text: words, pace: () => sleep(10) } : { text: 'done' }
   }),
 )
-const programs = readdirSync('/usr/lib/postgresql').sort((one, other) => Number(one) - Number(other))
-const bin = `/usr/lib/postgresql/${programs.at(-1)}/bin`
-const port = await freePort()
-const database = spawn('sh', [join(top, 'tests/postgres.sh'), bin, `${home}-database`, String(port)], {
-  stdio: ['pipe', 'pipe', 'inherit'],
-})
-await new Promise((ready) => database.stdout.once('data', ready))
+const database = await startPostgres(`${home}-database`)
 const work = join(home, 'work')
 mkdirSync(work)
 const servers = []
 for (let nth = 0; nth < SERVERS; nth++) {
   const own = await freePort()
   const url = `http://127.0.0.1:${own}`
-  const said = ['serve', '--store', `postgres://simse@127.0.0.1:${port}/postgres`, '--no-auth', '--node-url', url]
+  const said = [
+    'serve',
+    '--store',
+    `postgres://simse@127.0.0.1:${database.port}/postgres`,
+    '--no-auth',
+    '--node-url',
+    url,
+  ]
   const rest = ['--port', String(own), '--data-dir', join(home, `data-${nth}`), '--openai-base-url', model.baseUrl]
   const child = spawn(values.binary, [...said, ...rest, '--model', 'openai/m', '--log-level', 'error'], {
     cwd: work,
@@ -160,13 +152,11 @@ await inGroups(async (id, at) => {
 const nodes = (await ask(second, '/nodes')).value.nodes.filter(({ state }) => state === 'active').length
 
 for (const { child } of servers) child.kill('SIGKILL')
-database.stdin.end()
-await new Promise((ended) => database.once('exit', ended))
+await database.stop()
 await model.close()
 rmSync(home, { recursive: true, force: true })
 if (nodes !== 2) throw new Error(`${nodes} servers are left`)
 
-const version = execFileSync(join(bin, 'postgres'), ['--version']).toString().trim()
 const ms = (value) => `${number(value)} ms`
 const lines = [
   '| what | aim | simse |',
@@ -175,7 +165,7 @@ const lines = [
   `| SIGKILL of the server of ${count} sessions, until each has taken a prompt elsewhere: median (worst) | ≤ 5 s (≤ 10 s) | ${ms(median(away))} (${ms(Math.max(...away))}) |`,
   `| of these intact | ${count} of ${count} | ${intact} of ${count} |`,
 ]
-const report = `${machine(load, version)}\n\n${lines.join('\n')}\n`
+const report = `${machine(load, database.version)}\n\n${lines.join('\n')}\n`
 process.stdout.write(report)
 if (values.markdown !== undefined) writeFileSync(values.markdown, report)
 process.exit(0)

@@ -14,7 +14,7 @@
  * time is that of all its processes. Everything shares the machine. Medians of the rounds.
  */
 
-import { execFile, execFileSync, spawn } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -26,6 +26,7 @@ import { top } from './lib/clients.mjs'
 import { median, number, sum } from './lib/figures.mjs'
 import { cpuMs } from './lib/groups.mjs'
 import { machine } from './lib/machine.mjs'
+import { startPostgres } from './lib/postgres.mjs'
 import { call, freePort, launch, ready, stop, stopAll } from './lib/process.mjs'
 import { makeTree } from './tools/tree.mjs'
 
@@ -77,13 +78,8 @@ const model = await scriptedModel(
   }),
 )
 
-const programs = readdirSync('/usr/lib/postgresql').sort((one, other) => Number(one) - Number(other))
-const bin = `/usr/lib/postgresql/${programs.at(-1)}/bin`
-const port = await freePort()
-const database = spawn('sh', [join(top, 'tests/postgres.sh'), bin, `${home}-database`, String(port)], {
-  stdio: ['pipe', 'pipe', 'inherit'],
-})
-await new Promise((is) => database.stdout.once('data', is))
+const database = await startPostgres(`${home}-database`)
+const { bin, port } = database
 const postmaster = Number(readFileSync(`${home}-database/data/postmaster.pid`, 'utf8').split('\n')[0])
 const address = (name) => `postgres://simse@127.0.0.1:${port}/${name}?sslmode=disable`
 
@@ -218,8 +214,7 @@ async function measured() {
 
 const { rounds, most } = await measured().finally(async () => {
   await stopAll()
-  database.stdin.end()
-  await new Promise((ended) => database.once('exit', ended))
+  await database.stop()
   await model.close()
   rmSync(home, { recursive: true, force: true })
 })
@@ -250,8 +245,7 @@ const lines = [
     return `${number(median(rounds.map((round) => (round[phase].database * 1000) / round[phase].calls)))} ms`
   }),
 ]
-const version = execFileSync(join(bin, 'postgres'), ['--version']).toString().trim()
-const report = `${machine(load, version)}\n\n${lines.join('\n')}\n`
+const report = `${machine(load, database.version)}\n\n${lines.join('\n')}\n`
 process.stdout.write(report)
 if (values.markdown !== undefined) writeFileSync(values.markdown, report)
 process.exit(0)

@@ -41,10 +41,9 @@ tokio::task_local! {
 }
 
 /// What this node does with sessions that change hands.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tenure {
-    /// Room for trees that are taken: those that are usable first do not wait for all others.
-    room: Semaphore,
+    room: Room,
     /// Trees that are being taken or given up here.
     moving: Mutex<Moves>,
     moved: Notify,
@@ -64,20 +63,13 @@ pub(super) struct Tenure {
     nodes: Mutex<[u64; 2]>,
 }
 
-impl Default for Tenure {
+/// Room for trees that are taken: those that are usable first do not wait for all others.
+#[derive(Debug)]
+struct Room(Semaphore);
+
+impl Default for Room {
     fn default() -> Self {
-        Self {
-            room: Semaphore::new(TREES.1),
-            moving: Mutex::default(),
-            moved: Notify::new(),
-            unfinished: Mutex::default(),
-            attended: Counts::default(),
-            read: Counts::default(),
-            idler: Mutex::default(),
-            hands_over: AtomicBool::default(),
-            taken: AtomicU64::default(),
-            nodes: Mutex::default(),
-        }
+        Self(Semaphore::new(TREES.1))
     }
 }
 
@@ -386,7 +378,7 @@ impl Manager {
         };
         // What asks for a tree while it takes one has its room already. Nobody closes it.
         let is_within = TAKES.try_with(|_| ()).is_ok();
-        let _room = if is_within { None } else { self.shelf.tenure.room.acquire().await.ok() };
+        let _room = if is_within { None } else { self.shelf.tenure.room.0.acquire().await.ok() };
         let taken = async {
             // Nobody else here is at it: if it is ours, it was taken before.
             match cluster.look(root).await? {

@@ -111,8 +111,9 @@ pub enum Replied {
 
 /// What nodes that do not reach one another say through the store, and what is answered. What it means is none of the store's.
 pub trait Letters: Send + Sync + 'static {
-    /// Sends a letter to another node (`urgent`: it is not to wait behind others) and waits for its answer: as long as that one is there, and `given_up` has not come. One that is not
-    /// taken for a while is withdrawn. Nothing is left of it when this has ended, or is dropped.
+    /// Sends a letter to a node (and whether it is urgent: not to wait behind others), and waits for its answer: as long as that node is
+    /// there, and `given_up` has not come. One that is not taken for a while is withdrawn. Nothing is left of it when this has ended, or is
+    /// dropped.
     fn exchange<'a>(
         &'a self,
         to: (i64, bool),
