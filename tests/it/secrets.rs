@@ -107,15 +107,17 @@ async fn said_of_configurations(home: &TempDir) -> Vec<(String, Vec<u8>)> {
     told
 }
 
-/// `collector`: where traces go.
-fn configuration(endpoint: &str, collector: &str) -> String {
+/// `collector`: where traces go. `said`: where a tool server writes what it was given; not in the workspace, where it would be a change of
+/// the command that runs meanwhile.
+fn configuration(endpoint: &str, collector: &str, said: &Path) -> String {
+    let said = said.display();
     let (key, env, acp, header) = (canary("openai"), canary("mcp-env"), canary("acp-env"), canary("mcp-header"));
     let (argument, asked) = (canary("argument"), canary("base-query"));
     let (query, collecting) = (canary("url-query"), canary("otlp"));
     format!(
         "otlp_endpoint = \"{collector}\"\notlp_headers = \"x-key={collecting}\"\nopenai_base_url = \"{endpoint}?api-key={asked}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
          [[mcp_servers]]\nname = \"gone\"\ncommand = \"/nowhere/server\"\nenv = {{ API_KEY = \"{env}\" }}\n\
-         [[mcp_servers]]\nname = \"loud\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"env > mcp-said.new; mv mcp-said.new mcp-said; exit 1\"]\n\
+         [[mcp_servers]]\nname = \"loud\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"env > {said}.new; mv {said}.new {said}; exit 1\"]\n\
          env = {{ LOUD_KEY = \"{env}\" }}\n\
          [[mcp_servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:9/mcp?token={query}\"\n\
          headers = {{ Authorization = \"Bearer {header}\" }}\n\
@@ -201,7 +203,9 @@ async fn no_secret_is_written_or_answered() {
     .await;
     let endpoint = model.base_url();
     let (collector, collected) = collector().await;
-    std::fs::write(home.path().join("c.toml"), configuration(&endpoint, &collector)).unwrap();
+    let apart = tempfile::tempdir().unwrap();
+    let said = apart.path().join("mcp-said");
+    std::fs::write(home.path().join("c.toml"), configuration(&endpoint, &collector, &said)).unwrap();
     let made = ended(simse(home.path()).args(["token", "create", "ci", "--role", "operator"]).spawn().unwrap()).await.1;
     let environment = [("MY_API_KEY", canary("environment")), ("DB_URL", format!("postgres://u:{}@h/d", canary("db")))];
     for format in ["text", "json"] {
@@ -221,7 +225,7 @@ async fn no_secret_is_written_or_answered() {
         }
         // The file that holds a secret by its office, and the one that it was read from. What the server said is in a file.
         // What a tool server was given is its own secret, and no other.
-        let given = std::fs::read_to_string(home.path().join("mcp-said")).unwrap();
+        let given = std::fs::read_to_string(&said).unwrap();
         let own = format!("LOUD_KEY={}\n", canary("mcp-env"));
         assert!(given.contains(&own), "the tool server ran");
         all.push(("what a tool server is given".to_owned(), given.replace(&own, "").into_bytes()));
@@ -233,7 +237,7 @@ async fn no_secret_is_written_or_answered() {
         if format == "text" {
             all.extend(said_of_configurations(&home).await);
         }
-        let written = files(home.path(), &["c.toml", "mcp-said", "mcp-said.new", ".local/share/simse/token"]);
+        let written = files(home.path(), &["c.toml", ".local/share/simse/token"]);
         for name in ["said.stderr", ".local/share/simse/simse.db"] {
             assert!(written.iter().any(|(written, bytes)| written == name && !bytes.is_empty()), "{name}");
         }
