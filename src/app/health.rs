@@ -95,7 +95,7 @@ impl App {
         json!({ "status": status, "unavailable": unavailable })
     }
 
-    /// How it is. `unhealthy` when the store does not work or its disk is full; a model that cannot be used is only said.
+    /// How it is. `unhealthy` when the store does not work, its disk is full or the server ends; a model that cannot be used is only said.
     pub async fn health(&self) -> Health {
         let store = timed(async {
             match self.store.check().await {
@@ -112,8 +112,13 @@ impl App {
         };
         let sandbox = self.sandbox_check().await;
         let down = store["status"] != "ok" || disk.as_ref().is_some_and(|disk| disk["status"] == "full");
-        let status = if down { "unhealthy" } else { "ok" };
+        let is_stopping = self.sessions.is_stopping();
+        let status = if down || is_stopping { "unhealthy" } else { "ok" };
         let mut checks = serde_json::Map::new();
+        if is_stopping {
+            let reason = "it ends when what runs has come to its end";
+            checks.insert("server".into(), json!({ "status": "stopping", "reason": reason }));
+        }
         checks.insert("store".into(), store);
         if let Some(disk) = disk {
             checks.insert("disk".into(), disk);

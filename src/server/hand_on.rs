@@ -12,6 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -43,6 +44,15 @@ enum About {
     NewSession,
     /// What a node keeps of a client that it speaks MCP or ACP with, by its name.
     Kept(String),
+    /// The session that its body names, if any.
+    InBody,
+}
+
+/// What is looked for in a body.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Naming {
+    session_id: SessionId,
 }
 
 /// What a request is about that is done on one node. None: any does it.
@@ -72,7 +82,16 @@ fn about(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<About> {
     if path.starts_with("/-/") {
         return None;
     }
+    if method == Method::POST && path == "/permissions/explain" {
+        return Some(About::InBody);
+    }
     named("sessionId")
+}
+
+/// Whether it is read from a session's workspace: by a node that reaches that, and not from what another one has at the same path.
+fn reads_workspace(path: &str) -> bool {
+    let of_session = || path.strip_prefix("/sessions/").and_then(|rest| rest.split_once('/'));
+    matches!(path, "/skills" | "/commands") || of_session().is_some_and(|(_, within)| within == "files")
 }
 
 /// A piece of a path as it is meant.
@@ -117,18 +136,32 @@ impl<'a> Passing<'a> {
         Some(Self { shared, key, about, hops, caller: who.caller.clone(), token: who.token.clone() })
     }
 
-    async fn whereabouts(&self, takes: bool) -> Result<Whereabouts, ApiError> {
+    async fn whereabouts(&self, head: &request::Parts) -> Result<Whereabouts, ApiError> {
         match &self.about {
-            About::Session(id) => self.shared.app.whereabouts(id, takes).await,
+            About::Session(id) => {
+                let takes = !only_reads(&head.method) || reads_workspace(head.uri.path());
+                self.shared.app.whereabouts(id, takes).await
+            }
             About::NewSession => self.shared.app.place_for_new().await,
             About::Kept(name) => self.shared.app.whereabouts_of_named(name).await,
+            // Whoever is asked says what is wrong with it.
+            About::InBody => Ok(Whereabouts::Here),
         }
     }
 
     /// Answers it, here or there.
-    pub(super) async fn answer(self, head: request::Parts, body: Body, router: Router) -> Response {
-        let takes = !only_reads(&head.method);
-        let holder = match self.whereabouts(takes).await {
+    pub(super) async fn answer(mut self, head: request::Parts, mut body: Body, router: Router) -> Response {
+        if self.about == About::InBody {
+            let text = match call::take_in(&head.headers, body, self.shared).await {
+                Ok(text) => text,
+                Err(failure) => return failure.into_response(),
+            };
+            if let Ok(Naming { session_id }) = serde_json::from_slice(&text) {
+                self.about = About::Session(session_id);
+            }
+            body = Body::from(text.to_vec());
+        }
+        let holder = match self.whereabouts(&head).await {
             Ok(Whereabouts::Here) => {
                 let Ok(response) = router.oneshot(Request::from_parts(head, body)).await;
                 return response;
@@ -185,7 +218,7 @@ impl<'a> Passing<'a> {
                     return Err(unavailable(message));
                 }
             };
-            match self.whereabouts(!only_reads(&head.method)).await? {
+            match self.whereabouts(head).await? {
                 Whereabouts::Here => return Ok(None),
                 // The one before may have had it for long.
                 Whereabouts::At(now) if now.number != holder.number => {
@@ -203,7 +236,7 @@ impl<'a> Passing<'a> {
     async fn is_lost(&self, holder: &Holder) {
         match &self.about {
             About::Session(id) => self.shared.app.is_lost(id, holder).await,
-            About::NewSession => std::future::pending().await,
+            About::NewSession | About::InBody => std::future::pending().await,
             About::Kept(name) => self.shared.app.is_gone(name, holder).await,
         }
     }
@@ -272,6 +305,7 @@ mod tests {
             ("GET", "/runs/s:t/context", None, session("s")),
             ("GET", "/runs", Some("limit=1&sessionId=s"), session("s")),
             ("GET", "/permissions/grants", None, None),
+            ("POST", "/permissions/explain", None, Some(About::InBody)),
             ("GET", "/health", Some("verbose=true"), None),
             ("POST", "/-/command", Some("sessionId=s"), None),
         ];
@@ -294,6 +328,22 @@ mod tests {
         for (uri, name, want) in table {
             let headers = HeaderMap::from_iter([(name, HeaderValue::from_static("n7-a"))]);
             assert_eq!(about(&Method::POST, &uri.parse().expect("an address"), &headers), want, "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_lies_in_a_workspace_is_read_where_that_is() {
+        let table = [
+            ("/sessions/s/files", true),
+            ("/sessions/s/files/x", false),
+            ("/sessions/files", false),
+            ("/sessions/s/history", false),
+            ("/skills", true),
+            ("/commands", true),
+            ("/commands/x", false),
+        ];
+        for (path, want) in table {
+            assert_eq!(reads_workspace(path), want, "{path}");
         }
     }
 

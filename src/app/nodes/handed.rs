@@ -5,6 +5,7 @@
 //! request in that time waits for that.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,11 @@ const UNREACHED: Duration = Duration::from_secs(10);
 const KNOWN: Duration = Duration::from_secs(10);
 /// Longest wait for that sign. A request itself may take as long as it wants.
 const SIGN_MAX: Duration = Duration::from_secs(2);
+/// A node that has a request and has not answered any for so long is asked for a sign, too: what lies on the way to it may take everything
+/// that is sent, and let nothing through.
+const SIGN_EVERY: Duration = Duration::from_secs(3);
+/// Longest wait for the second one of two signs that do not come: then what was sent is lost.
+const LAST_SIGN_MAX: Duration = Duration::from_secs(3);
 /// Pause before letters are looked for again, where that could not be done.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -55,6 +61,8 @@ pub(in crate::app) struct Roads {
     known: Mutex<HashMap<i64, Instant>>,
     /// Places for letters, and for urgent ones.
     letters: [Semaphore; 2],
+    /// Nodes that have requests: who of those that wait asks for a sign, and when none came.
+    asked: Mutex<HashMap<i64, Arc<AsyncMutex<Option<Instant>>>>>,
 }
 
 /// How a request is handed on.
@@ -77,7 +85,7 @@ struct Unreached {
 impl Default for Roads {
     fn default() -> Self {
         let letters = [LETTERS_MAX, URGENT_LETTERS_MAX].map(Semaphore::new);
-        Self { unreached: Mutex::default(), known: Mutex::default(), letters }
+        Self { unreached: Mutex::default(), known: Mutex::default(), letters, asked: Mutex::default() }
     }
 }
 
@@ -102,6 +110,17 @@ impl Roads {
 
     fn is_known(&self, node: i64) -> bool {
         self.known.lock().get(&node).is_some_and(|until| *until > Instant::now())
+    }
+
+    /// Whether it has answered anything since then.
+    fn was_heard(&self, node: i64, since: Instant) -> bool {
+        self.known.lock().get(&node).is_some_and(|until| *until >= since + KNOWN)
+    }
+
+    fn asked(&self, node: i64) -> Arc<AsyncMutex<Option<Instant>>> {
+        let mut asked = self.asked.lock();
+        asked.retain(|_, one| Arc::strong_count(one) > 1);
+        Arc::clone(asked.entry(node).or_default())
     }
 
     fn note(&self, node: i64, is_reached: bool) {
@@ -279,14 +298,48 @@ impl App {
         (request, answers): (Request<Bytes>, &Answers),
     ) -> Result<Response<Coming>, Unanswered> {
         if !self.ways.roads.is_known(holder.number) {
-            self.sign_of(holder).await?;
+            self.sign_of(holder, SIGN_MAX).await?;
         }
-        let answer = hand_on(request).await.map_err(|error| failed(&error))?;
+        let answer = tokio::select! {
+            answer = hand_on(request) => answer.map_err(|error| failed(&error))?,
+            why = self.until_silent(holder) => return Err(Unanswered::Unknown(why)),
+        };
         self.its_own(holder, answer, answers)
     }
 
+    /// Waits until a node that has a request does not even say that it is there, and says why.
+    async fn until_silent(&self, holder: &Holder) -> String {
+        let roads = &self.ways.roads;
+        loop {
+            let since = Instant::now();
+            tokio::time::sleep(SIGN_EVERY).await;
+            let asked = roads.asked(holder.number);
+            // One asks, for all that wait.
+            let mut silent = asked.lock().await;
+            if silent.is_some_and(|at| at >= since) {
+                return format!("what listens at {} says nothing any more", holder.url);
+            }
+            if roads.was_heard(holder.number, since) {
+                continue;
+            }
+            let mut sign = self.sign_of(holder, SIGN_MAX).await;
+            if sign.is_err() {
+                // What comes now goes round it. What it has is not given up for one sign that was slow.
+                roads.note(holder.number, false);
+                sign = self.sign_of(holder, LAST_SIGN_MAX).await;
+            }
+            match sign {
+                Ok(()) => roads.note(holder.number, true),
+                Err(Unanswered::Undone(why) | Unanswered::Unknown(why)) => {
+                    *silent = Some(Instant::now());
+                    return why;
+                }
+            }
+        }
+    }
+
     /// Asks a node for a sign that it is what listens at its address: whatever else does may take a request, and never answer.
-    async fn sign_of(&self, holder: &Holder) -> Result<(), Unanswered> {
+    async fn sign_of(&self, holder: &Holder, within: Duration) -> Result<(), Unanswered> {
         let undone = |cause: String| Unanswered::Undone(cause);
         let Some(key) = self.node_key() else { return Err(undone("nobody else has the store".into())) };
         let request = Request::get(format!("{}{HERE_PATH}", holder.url)).body(Bytes::new());
@@ -295,7 +348,7 @@ impl App {
         let answers = key.sign(request.headers_mut(), (&Method::GET, HERE_PATH), (holder.number, &nobody));
         let answers = answers.map_err(|error| undone(error.to_string()))?;
         let silent = |_| undone(format!("what listens at {} says nothing", holder.url));
-        let answer = tokio::time::timeout(SIGN_MAX, hand_on(request)).await.map_err(silent)?;
+        let answer = tokio::time::timeout(within, hand_on(request)).await.map_err(silent)?;
         let answer = answer.map_err(|error| undone(error.to_string()))?;
         self.its_own(holder, answer, &answers).map(drop).map_err(|unanswered| match unanswered {
             Unanswered::Undone(why) | Unanswered::Unknown(why) => undone(why),

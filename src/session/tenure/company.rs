@@ -37,7 +37,7 @@ impl Manager {
     /// What the store says.
     pub async fn place_for_new(&self) -> Result<Whereabouts, ApiError> {
         let Some(cluster) = self.shelf.cluster.as_deref() else { return Ok(Whereabouts::Here) };
-        if cluster.is_draining() {
+        if self.takes_none(cluster) {
             return Ok(self.another_node(cluster, None).await?.map_or(Whereabouts::Here, Whereabouts::At));
         }
         let running = *self.shelf.running.subscribe().borrow() as u64;

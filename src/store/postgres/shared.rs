@@ -35,6 +35,8 @@ const IN_REACH: &str =
     "(log_end.labels = '{}' OR EXISTS (SELECT 1 FROM node WHERE node.number = $2 AND node.labels && log_end.labels))";
 /// Longest wait until it is seen whether a node is there.
 const UNSEEN_MAX: Duration = Duration::from_secs(10);
+/// So long behind its own start, a node waits until it has seen the others beat before it lists them.
+const NEW: Duration = Duration::from_millis(1_500);
 
 /// The servers of a database, as one of them sees them.
 pub(super) struct SharedDatabase {
@@ -48,6 +50,7 @@ pub(super) struct SharedDatabase {
     /// Nodes that were seen to beat since this one watches, and when last. Others may be there in their rows alone: in a database that was
     /// restored, all of the old ones are.
     beating: watch::Sender<HashMap<i64, Instant>>,
+    since: Instant,
 }
 
 impl SharedDatabase {
@@ -62,7 +65,7 @@ impl SharedDatabase {
         let draining = AtomicBool::new(false);
         let beating = watch::Sender::new(HashMap::new());
         let mail = Mail::new((reach.clone(), pool.clone()), node.clone(), Arc::clone(&tidings));
-        Ok(Arc::new(Self { reach, pool, node, secret, tidings, mail, draining, beating }))
+        Ok(Arc::new(Self { reach, pool, node, secret, tidings, mail, draining, beating, since: Instant::now() }))
     }
 
     /// Looks after the letters, as long as what is returned lives.
@@ -380,14 +383,24 @@ impl Cluster for SharedDatabase {
             let sql =
                 "SELECT number, name, url, version, is_over, is_draining, coalesce(awake, 0), coalesce(running, 0),
                     labels FROM node LEFT JOIN node_beat ON node_beat.node = number ORDER BY number DESC LIMIT 200";
-            let nodes = line.query(sql, &[]).await?.iter().map(|row| view_of(row, own)).collect::<Vec<_>>();
-            // One that was not seen to beat may be there in its row alone.
-            let beating = self.beating.borrow();
-            let is_seen =
-                |node: &NodeView| node.is_self || node.state == NodeState::Over || beating.contains_key(&node.number);
-            Ok(nodes.into_iter().filter(is_seen).collect())
+            Ok(line.query(sql, &[]).await?.iter().map(|row| view_of(row, own)).collect::<Vec<_>>())
         };
-        Box::pin(self.query("list the servers", work))
+        Box::pin(async move {
+            let mut beating = self.beating.subscribe();
+            loop {
+                let mut nodes = self.query("list the servers", work).await?;
+                let seen = beating.borrow_and_update().clone();
+                let is_seen =
+                    |node: &NodeView| node.is_self || node.state == NodeState::Over || seen.contains_key(&node.number);
+                let left = NEW.saturating_sub(self.since.elapsed());
+                if left.is_zero() || nodes.iter().all(is_seen) {
+                    // One that was not seen to beat may be there in its row alone.
+                    nodes.retain(is_seen);
+                    return Ok(nodes);
+                }
+                drop(tokio::time::timeout(left, beating.changed()).await);
+            }
+        })
     }
 
     fn tell_load(&self, load: Load) {

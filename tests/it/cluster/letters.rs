@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::nodes::{Cluster, LOOK};
+use super::relay::Relay;
 use super::wire::Wanted;
 
 /// How soon anything is answered that waits for nothing.
@@ -40,6 +41,32 @@ async fn what_listens_and_never_answers_is_gone_round() {
         let took = begun.elapsed();
         assert!(said.as_ref().is_some_and(|said| said.status == 200), "{took:?}: {wanted:?}: {said:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_everything_and_lets_nothing_through_is_gone_round() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    let way = Relay::start([127, 0, 0, 1].into(), cluster.at(0).port()).await;
+    misplace(&cluster, way.at).await;
+    cluster.create(0, "s").await;
+    // It is asked for a sign meanwhile, and gives one.
+    let long = waiting("s", "long t0").ask_within(cluster.at(1), SOON * 2).await;
+    assert!(long.as_ref().is_some_and(|said| said.value["status"] == "completed"), "{long:?}");
+    way.cut();
+    let unnamed = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick t1" }));
+    let asked = [(Wanted::get("/sessions/s"), 200), (waiting("s", "quick t2"), 200), (unnamed, 503)];
+    let begun = Instant::now();
+    let asking = asked.iter().map(|(wanted, _)| wanted.ask_within(cluster.at(1), SOON * 2));
+    let said = futures_util::future::join_all(asking).await;
+    for ((wanted, status), said) in asked.iter().zip(&said) {
+        assert!(said.as_ref().is_some_and(|said| said.status == *status), "{wanted:?}: {said:?}");
+    }
+    assert!(begun.elapsed() < SOON + SOON / 2, "it took {:?}", begun.elapsed());
+    // From then on nobody waits for that.
+    let begun = Instant::now();
+    let said = waiting("s", "quick t3").ask_within(cluster.at(1), SOON).await;
+    assert!(said.as_ref().is_some_and(|said| said.value["status"] == "completed"), "{said:?}");
+    assert!(begun.elapsed() < SOON / 3, "it took {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -78,9 +105,18 @@ async fn a_node_that_ends_takes_prompts_for_whoever_follows() {
     let (code, (waited, plain)) = tokio::join!(cluster.stop(0), async {
         // The signal has arrived by then, and the turn runs on.
         tokio::time::sleep(Duration::from_millis(500)).await;
+        // Who asks how it is hears that it ends.
+        let health = Wanted::get("/health").ask_within(cluster.at(0), SOON).await.expect("it listens");
+        assert_eq!(
+            (health.status, &health.value["checks"]["server"]["status"]),
+            (503, &json!("stopping")),
+            "{health:?}"
+        );
         let plain = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick t3" }));
+        let made = Wanted::post("/sessions", json!({ "sessionId": "elsewhere" })).ask_within(cluster.at(0), SOON).await;
+        assert!(made.as_ref().is_some_and(|said| said.status == 201), "{made:?}");
         let waited = waiting("s", "quick t2");
-        tokio::join!(waited.ask_within(cluster.at(1), SOON * 2), plain.ask_within(cluster.at(1), SOON))
+        tokio::join!(waited.ask_within(cluster.at(1), SOON * 2), plain.ask_within(cluster.at(0), SOON))
     });
     assert_eq!(code, Some(0), "{}", cluster.said(0));
     assert!(plain.as_ref().is_some_and(|said| said.status == 202), "{plain:?}");

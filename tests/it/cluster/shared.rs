@@ -50,6 +50,10 @@ async fn a_session_waits_for_who_reaches_its_workspace() {
     let details = &refused.value["error"]["details"];
     let told = (refused.status, &details["reason"], &details["labels"]);
     assert_eq!(told, (503, &json!("workspace out of reach"), &json!(["one"])), "{refused:?}");
+    for path in ["/sessions/s/files", "/skills?sessionId=s", "/commands?sessionId=s"] {
+        let files = said(&cluster, 1, &Wanted::get(path)).await;
+        assert_eq!(files.status, 503, "what lies here at the same path is another machine's: {path}: {files:?}");
+    }
     let view = said(&cluster, 1, &Wanted::get("/sessions/s")).await;
     assert_eq!(view.status, 200, "it can be read: {view:?}");
     let open = (view.value["turn"]["prompt"].as_str(), view.number("queued"));
@@ -61,6 +65,8 @@ async fn a_session_waits_for_who_reaches_its_workspace() {
     // Whose workspaces are other ones lets it lie; who is back goes on with it, wherever it is asked for.
     cluster.restart(0).await;
     cluster.until_active(1, 2).await;
+    let files = said(&cluster, 1, &Wanted::get("/sessions/s/files")).await;
+    assert_eq!(files.status, 200, "{files:?}");
     let next = cluster.prompt(1, "s", "quick t2").await;
     for turn in [&waits, &next] {
         assert_eq!(cluster.turn(1, "s", turn).await["status"], "completed");

@@ -39,6 +39,9 @@ async fn a_session_is_prompted_read_and_streamed_at_any_node() {
             session.seen.insert(seq, data);
         }
     }
+    let explain = json!({ "sessionId": "s", "tool": "bash", "arguments": { "command": "ls" } });
+    let explained = cluster.ask(1, &Wanted::post("/permissions/explain", explain).keyed("explain")).await;
+    assert!(explained.is_ok() && explained.value["decision"].is_string(), "{explained:?}");
     let refused = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick", "mode": "reject" }));
     let refused = cluster.ask(1, &refused.keyed("busy")).await;
     assert_eq!((refused.status, &refused.value["error"]["code"]), (409, &json!("CONFLICT")), "{refused:?}");
@@ -131,4 +134,10 @@ async fn nodes_know_of_each_other() {
             assert!(node["version"] == env!("CARGO_PKG_VERSION") && node["labels"].is_array(), "{node}");
         }
     }
+    // Who has just come knows of the others as soon as it answers.
+    assert_eq!(cluster.stop(0).await, Some(0), "{}", cluster.said(0));
+    cluster.restart(0).await;
+    let there = cluster.get(0, "/nodes").await;
+    let active = there.value["nodes"].as_array().expect("a list").iter().filter(|node| node["state"] == "active");
+    assert_eq!(active.count(), 2, "{there:?}");
 }
