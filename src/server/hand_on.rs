@@ -6,15 +6,21 @@
 //! What was sent to a node that was lost meanwhile is sent again to the one that follows it, where that cannot do it twice: what only
 //! reads, and what has a key. Of anything else its sender is told that it may have been done.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
 use super::Shared;
@@ -22,11 +28,12 @@ use super::answer::Failure;
 use super::call;
 use super::guard::Admitted;
 use super::query::Query;
+use super::until::Until;
 use crate::app::{
     Answers, BETWEEN_NODES, Caller, CallerPassed, HOPS, Handing, Holder, LEAVES, NodeKey, PATIENCE, PAUSE, Unanswered,
     Whereabouts,
 };
-use crate::base::http::target_of;
+use crate::base::http::{Coming, target_of};
 use crate::protocol::{ApiError, ErrorCode, RunId, SessionId, TokenName};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -208,7 +215,7 @@ impl<'a> Passing<'a> {
             let why = match sent {
                 Ok(mut answer) => match answer.headers_mut().remove(LEAVES) {
                     Some(_) if repeats => "it is stopping".to_owned(),
-                    _ => return Ok(Some(answer.map(Body::new))),
+                    _ => return Ok(Some(self.going_on(answer, holder))),
                 },
                 Err(Unanswered::Undone(why)) => why,
                 Err(Unanswered::Unknown(why)) if repeats => why,
@@ -231,6 +238,28 @@ impl<'a> Passing<'a> {
                 return Err(unavailable(format!("{}, which has the session, does not answer: {why}", holder.name)));
             }
         }
+    }
+
+    /// An answer that is still coming. One without a length ends, too, when its node does not even say any more that it is there.
+    fn going_on(&self, answer: Response<Coming>, holder: Holder) -> Response {
+        if answer.body().size_hint().exact().is_some() {
+            return answer.map(Body::new);
+        }
+        let (app, silent) = (Arc::clone(&self.shared.app), CancellationToken::new());
+        let ends = silent.clone();
+        let listening = AbortOnDropHandle::new(tokio::spawn(async move {
+            let why = app.until_silent(&holder).await;
+            tracing::debug!(why, "a stream of another server breaks off");
+            ends.cancel();
+        }));
+        answer.map(|body| {
+            let body = Until::new(Body::new(body), silent);
+            // Nobody listens longer than there is somebody to be told.
+            Body::new(body.map_frame(move |frame| {
+                let _ = &listening;
+                frame
+            }))
+        })
     }
 
     async fn is_lost(&self, holder: &Holder) {

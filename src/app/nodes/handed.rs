@@ -307,8 +307,8 @@ impl App {
         self.its_own(holder, answer, answers)
     }
 
-    /// Waits until a node that has a request does not even say that it is there, and says why.
-    async fn until_silent(&self, holder: &Holder) -> String {
+    /// Waits until a node that has a request, or whose answer is still coming, does not even say that it is there, and says why.
+    pub async fn until_silent(&self, holder: &Holder) -> String {
         let roads = &self.ways.roads;
         loop {
             let since = Instant::now();

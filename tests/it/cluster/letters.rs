@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::nodes::{Cluster, LOOK};
 use super::relay::Relay;
-use super::wire::Wanted;
+use super::wire::{Wanted, introduced};
 
 /// How soon anything is answered that waits for nothing.
 const SOON: Duration = Duration::from_secs(10);
@@ -52,7 +53,24 @@ async fn what_takes_everything_and_lets_nothing_through_is_gone_round() {
     // It is asked for a sign meanwhile, and gives one.
     let long = waiting("s", "long t0").ask_within(cluster.at(1), SOON * 2).await;
     assert!(long.as_ref().is_some_and(|said| said.value["status"] == "completed"), "{long:?}");
+    let mut stream = tokio::net::TcpStream::connect(cluster.at(1)).await.expect("a node");
+    let body = json!({ "prompt": "long t4" }).to_string();
+    let head = format!(
+        "POST /sessions/s/prompt HTTP/1.1\r\n{}accept: text/event-stream\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        introduced(cluster.at(1)),
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.expect("asked");
+    let mut read = vec![0; 1 << 20];
+    let mut streamed = String::new();
+    while !streamed.contains("stream.delta") {
+        let more = stream.read(&mut read).await.expect("an answer");
+        assert!(more > 0, "it ended: {streamed}");
+        streamed += &String::from_utf8_lossy(&read[..more]);
+    }
     way.cut();
+    let ending = tokio::spawn(async move { tokio::time::timeout(SOON * 2, stream.read_to_end(&mut read)).await });
     let unnamed = Wanted::post("/sessions/s/prompt", json!({ "prompt": "quick t1" }));
     let asked = [(Wanted::get("/sessions/s"), 200), (waiting("s", "quick t2"), 200), (unnamed, 503)];
     let begun = Instant::now();
@@ -62,6 +80,8 @@ async fn what_takes_everything_and_lets_nothing_through_is_gone_round() {
         assert!(said.as_ref().is_some_and(|said| said.status == *status), "{wanted:?}: {said:?}");
     }
     assert!(begun.elapsed() < SOON + SOON / 2, "it took {:?}", begun.elapsed());
+    let ended = ending.await.expect("read");
+    assert!(matches!(ended, Ok(Ok(_))), "a stream ends, and goes on from the log: {ended:?}");
     // From then on nobody waits for that.
     let begun = Instant::now();
     let said = waiting("s", "quick t3").ask_within(cluster.at(1), SOON).await;
