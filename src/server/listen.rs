@@ -61,7 +61,7 @@ pub(super) const HEADERS_MAX: usize = 100;
 /// What ends the accept loop.
 pub(super) struct Ends {
     /// No new connections.
-    pub(super) accepting: CancellationToken,
+    pub(super) closed: CancellationToken,
     /// Connections end, within the time that is sent here. Closed: at once.
     pub(super) drain: watch::Receiver<Option<Duration>>,
     /// Fires when everything has ended.
@@ -116,7 +116,7 @@ pub(super) async fn run(listeners: Listeners, router: Router, shared: Arc<Shared
                 Ok(guest) => door.enter(guest),
                 Err(cause) => pause_after(&cause, &mut warned).await,
             },
-            () = ends.accepting.cancelled() => break,
+            () = ends.closed.cancelled() => break,
         }
     }
     // Those that are through the door already, as far as their clients know.

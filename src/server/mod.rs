@@ -192,7 +192,7 @@ pub(crate) struct Shared {
     /// Ends every event stream.
     streams: CancellationToken,
     /// Fires when the server is about to end.
-    accepting: CancellationToken,
+    ending: CancellationToken,
     /// What waits for sockets.
     outs: out::Outs,
     /// What is not whole yet.
@@ -232,7 +232,8 @@ pub struct Server {
     address: SocketAddr,
     socket: Option<PathBuf>,
     proof_key: ProofKey,
-    accepting: CancellationToken,
+    /// Fires when the server is about to end.
+    ending: CancellationToken,
     /// Fires when no new connections are taken.
     closed: CancellationToken,
     /// Whether what comes meanwhile is taken for whoever follows.
@@ -287,9 +288,9 @@ impl Server {
         let node_key = app.node_key();
         let guard = guard.with_open_metrics(options.metrics_open).among_nodes(node_key.clone());
         let streams = CancellationToken::new();
-        let (accepting, closed, done) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let (ending, closed, done) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let is_among_nodes = node_key.is_some();
-        let (stop, closing) = (streams.clone(), accepting.clone());
+        let stop = streams.clone();
         let room = Arc::new(Semaphore::new(options.connections_max));
         let refusals = Arc::new(Semaphore::new(listen::REFUSALS_MAX));
         let intake = Intake::new(options.unfinished_bytes_max);
@@ -305,7 +306,7 @@ impl Server {
             room,
             refusals,
             streams: stop,
-            accepting: closing,
+            ending: ending.clone(),
             outs: out::Outs::default(),
             intake,
             acp: acp::http::Connections::default(),
@@ -314,9 +315,9 @@ impl Server {
         let shared = Arc::new(shared);
         let router = routes::router(Arc::clone(&shared));
         let (drain, drained) = watch::channel(None);
-        let ends = Ends { accepting: closed.clone(), drain: drained, done: done.clone() };
+        let ends = Ends { closed: closed.clone(), drain: drained, done: done.clone() };
         tokio::spawn(listen::run(Listeners { network: listener, local }, router, shared, ends));
-        Ok(Self { address, socket, proof_key, accepting, closed, is_among_nodes, streams, drain, done })
+        Ok(Self { address, socket, proof_key, ending, closed, is_among_nodes, streams, drain, done })
     }
 
     /// Where it listens.
@@ -337,7 +338,7 @@ impl Server {
     /// Takes no new connections; those that are open go on, their streams too. For the time in which turns finish. Where other servers
     /// share the store, it takes them until its stop: what it is asked waits for whoever follows, and who asks how it is hears that it ends.
     pub fn close_door(&self) {
-        self.accepting.cancel();
+        self.ending.cancel();
         if !self.is_among_nodes {
             self.closed.cancel();
         }
@@ -345,7 +346,7 @@ impl Server {
 
     /// Stops accepting, ends streams, waits for answers under way up to `grace`. Does not stop the application. Idempotent.
     pub async fn stop(&self, grace: Duration) {
-        self.accepting.cancel();
+        self.ending.cancel();
         self.closed.cancel();
         self.streams.cancel();
         self.drain.send_if_modified(|now| now.replace(now.unwrap_or(grace)).is_none());
@@ -355,7 +356,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.accepting.cancel();
+        self.ending.cancel();
         self.closed.cancel();
         self.streams.cancel();
     }

@@ -290,7 +290,7 @@ impl Writer {
         let (ping, pong) = (Duration::from_millis(limit::PING_MS), Duration::from_millis(limit::PONG_MS));
         let mut pinged = None;
         // The other protocol has no word for it.
-        let mut stopping = self.shared.accepting.is_cancelled() || self.language == Language::Acp;
+        let mut stopping = self.shared.ending.is_cancelled() || self.language == Language::Acp;
         let farewell = || Message::Text(shutdown(self.shared.options.shutdown_grace).into());
         loop {
             let heard = *self.hearing.borrow();
@@ -306,7 +306,7 @@ impl Writer {
                     }
                     return end;
                 }
-                () = self.shared.accepting.cancelled(), if !stopping => {
+                () = self.shared.ending.cancelled(), if !stopping => {
                     stopping = true;
                     farewell()
                 }
