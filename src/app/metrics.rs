@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::App;
+use crate::base::clock;
 use crate::base::metrics::meters::Meters;
 use crate::base::metrics::{Kind, Page};
 use crate::base::trace::Tracer;
@@ -26,6 +27,12 @@ impl App {
         page.family("simse_start_time_seconds", Kind::Gauge, "When the server was opened, in seconds since 1970.");
         #[allow(clippy::cast_precision_loss, reason = "a metric is a float")]
         page.sample(&[], self.opened_at_ms as f64 / 1e3);
+        if let Some(ahead_ms) = clock::machine_ahead_ms() {
+            let help = "By how much the machine's clock is ahead of the database's, by which the server goes.";
+            page.family("simse_machine_clock_ahead_seconds", Kind::Gauge, help);
+            #[allow(clippy::cast_precision_loss, reason = "a metric is a float")]
+            page.sample(&[], ahead_ms as f64 / 1e3);
+        }
         let now = self.sessions.now();
         let kept = self.session_count.load(Ordering::Acquire);
         page.family("simse_sessions", Kind::Gauge, "Sessions that are kept, by whether they are in memory.");

@@ -350,7 +350,8 @@ impl App {
             let own = held.values().filter(|held| held.entry.session == id && held.counts());
             own.map(|held| view(&held.entry)).collect()
         };
-        tokens.sort_by(|one, other| one.token_id.cmp(&other.token_id));
+        // Not all were given their ids by one clock.
+        tokens.sort_by(|one, other| (one.created_at, &one.token_id).cmp(&(other.created_at, &other.token_id)));
         Ok(SessionTokenList { tokens })
     }
 

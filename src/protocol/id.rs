@@ -1,7 +1,7 @@
 //! Names of things: sessions, turns, requests.
 //!
 //! Each id is a newtype with one door in (`parse`, which serde uses too), so holders never re-check.
-//! Generated ids are a prefix and a version 7 UUID: ordered by creation, with 74 random bits. Each event in memory has two
+//! Generated ids are a prefix and a version 7 UUID: ordered by creation on one machine, with 74 random bits. Each event in memory has two
 //! ids, so copies of one share its text.
 
 use std::borrow::Cow;

@@ -33,7 +33,9 @@ struct Held {
 }
 
 impl Held {
-    fn new(rows: Vec<GrantRow>) -> Self {
+    fn new(mut rows: Vec<GrantRow>) -> Self {
+        // Not all were given their ids by one clock.
+        rows.sort_by_key(|row| row.grant.created_at);
         let mut ready: HashMap<_, Grants> = HashMap::new();
         for GrantRow { client, project, grant } in &rows {
             let grants = ready.entry((client.clone(), project.clone())).or_default();

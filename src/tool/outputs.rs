@@ -413,7 +413,7 @@ fn names(directory: &OwnedFd) -> Vec<std::ffi::OsString> {
 }
 
 fn is_old(found: &std::fs::Metadata) -> bool {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(crate::base::clock::now_ms());
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(crate::base::clock::machine_ms());
     found.modified().is_ok_and(|made| now.duration_since(made).is_ok_and(|age| age > MAKING))
 }
 

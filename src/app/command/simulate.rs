@@ -32,7 +32,8 @@ const ENDS: u64 = 3;
 const AGES: Duration = Duration::from_secs(1_000);
 const CLOCKS: Clocks = Clocks { run: Duration::from_secs(20), dependencies: Duration::from_secs(30) };
 
-/// How far the time of day is set back and forth, in milliseconds: in all less than outcomes are remembered.
+/// How far the time of day is set back and forth, in milliseconds: in all less than outcomes are remembered. Where it is that of a shared
+/// database, far less of it is seen.
 const WRONG_MS: u64 = limit::OUTCOME_MS * 2 / 5;
 /// What a disk says that takes nothing.
 const FULL: &str = "no room in this world";

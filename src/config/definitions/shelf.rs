@@ -85,7 +85,7 @@ impl Look {
     /// Whether it may change again without looking so: clocks of file systems tick slowly.
     fn is_young(&self) -> bool {
         let touched_ms = self.touched.0.saturating_mul(1_000).saturating_add(self.touched.1 / 1_000_000);
-        let now = i64::try_from(clock::now_ms()).unwrap_or(i64::MAX);
+        let now = i64::try_from(clock::machine_ms()).unwrap_or(i64::MAX);
         now.saturating_sub(touched_ms) < i64::try_from(limit::DEFINITION_YOUNG_MS).unwrap_or(i64::MAX)
     }
 }

@@ -137,7 +137,7 @@ impl Tree {
         }
         let walked = Walked::of(workspace).inspect_err(|why| self.blind = Some(why.clone()))?;
         self.blind = None;
-        let now_ms = clock::now_ms();
+        let now_ms = clock::machine_ms();
         let mut known = HashMap::with_capacity(walked.names.len());
         for (path, name) in walked.names {
             let old = self.known.remove(&path).filter(|old| old.stamp == name.stamp && !old.racy);

@@ -147,7 +147,7 @@ impl Shelves {
     /// The shelf of a directory that was searched before. The first time there is none.
     pub(super) fn of(&self, directory: &Stat) -> Option<Arc<Shelf>> {
         let number = number_of(directory);
-        let now = clock::now_ms();
+        let now = clock::machine_ms();
         let mut shelves = self.shelves.lock();
         if let Some(shelf) = shelves.get(&number) {
             shelf.used_ms.store(now, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Shelves {
         }
         let mut entries = read()?;
         entries.sort();
-        if !entries.more && self.has_room() && sight.is_settled(clock::now_ms(), self.settled_ms) {
+        if !entries.more && self.has_room() && sight.is_settled(clock::machine_ms(), self.settled_ms) {
             self.bytes.fetch_add(entries.bytes(), Ordering::Relaxed);
             let old = shelf.listing.lock().replace((sight, Arc::new(entries.clone())));
             self.bytes.fetch_sub(old.map_or(0, |(_, entries)| entries.bytes()), Ordering::Relaxed);
@@ -212,7 +212,7 @@ impl Shelves {
             loop {
                 tokio::time::sleep(Duration::from_millis(limit::SEARCH_SHELF_IDLE_MS)).await;
                 let mut shelves = all.0.shelves.lock();
-                all.0.sweep(&mut shelves, clock::now_ms());
+                all.0.sweep(&mut shelves, clock::machine_ms());
                 if shelves.is_empty() {
                     return;
                 }
@@ -273,7 +273,7 @@ impl<'s> Slot<'s> {
         }
         let sight = Sight::of_file(&rustix::fs::fstat(file).ok()?)?;
         let small = sight.size <= i128::from(limit::SEARCH_SHELF_FILE_BYTES_MAX);
-        (small && sight.is_settled(clock::now_ms(), self.shelves.settled_ms)).then_some(sight)
+        (small && sight.is_settled(clock::machine_ms(), self.shelves.settled_ms)).then_some(sight)
     }
 
     /// Keeps what was read after a file was seen so.
@@ -354,8 +354,8 @@ mod tests {
     const AT_ONCE: u64 = 0;
 
     fn wait_for_the_next_second() {
-        let start = clock::now_ms() / 1000;
-        while clock::now_ms() / 1000 <= start {
+        let start = clock::machine_ms() / 1000;
+        while clock::machine_ms() / 1000 <= start {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -479,7 +479,7 @@ mod tests {
         let kept = kept.count();
         assert!((3..20).contains(&kept), "{kept}");
         assert!((1_000..=2_000).contains(&case.shelves.bytes()), "{}", case.shelves.bytes());
-        case.shelves.sweep(&mut case.shelves.shelves.lock(), clock::now_ms() + limit::SEARCH_SHELF_IDLE_MS);
+        case.shelves.sweep(&mut case.shelves.shelves.lock(), clock::machine_ms() + limit::SEARCH_SHELF_IDLE_MS);
         assert_eq!(case.shelves.shelves.lock().len(), 0);
         let Case { shelves, shelf, home: _home, directory } = case;
         assert!(Slot::new(&shelves, &shelf, b"0").find(directory.as_fd()).is_some(), "who holds it still has it");

@@ -42,8 +42,8 @@ impl Held {
         // Of what a newer version has added nothing would be copied.
         schema::refuse_newer(&client, &reach.place).await?;
         let node = Node::join(&client, (&Home::held_by(None), false), &reach).await?;
-        let (line, line_driven) = reach.line().await.map_err(opened)?;
-        let beating = node.beat(line, line_driven, reach.clone());
+        let line = reach.line().await.map_err(opened)?;
+        let beating = node.beat(line, reach.clone()).await.map_err(opened)?;
         Ok(Self { reach, client, node, _driven: driven, _beating: beating })
     }
 

@@ -4,6 +4,7 @@
 //! database that restarts is waited for; nothing is lost or done twice meanwhile (see `write`). The log is compact as in SQLite: what
 //! follows one another of one turn is one row.
 
+mod clock;
 mod connect;
 pub(in crate::store) mod copied;
 mod fault;
@@ -122,8 +123,8 @@ impl PostgresStore {
         *meter.outcomes.lock() = read::outcomes_kept(&first).await.map_err(opened)?;
         let node = Node::join(&first, (&home, beside), &reach).await?;
         drop(first);
-        let (client, driven) = reach.line().await.map_err(opened)?;
-        let mut beating = vec![node.beat(client, driven, reach.clone())];
+        let line = reach.line().await.map_err(opened)?;
+        let mut beating = vec![node.beat(line, reach.clone()).await.map_err(opened)?];
         let tidings = home.shares().then(|| Arc::new(Tidings::new(&node, Arc::clone(&bell))));
         let mut shared = None;
         if let Some(tidings) = &tidings {

@@ -5,7 +5,7 @@
 //! transaction of a node writes its own number into the node's row (`written`), unless the node is over: behind that declaration nothing of
 //! it is written any more, however late it wakes, and who declares it waits for the transaction that is under way. By the same number a
 //! node knows whether a transaction happened whose end it did not hear. Silence is measured by who watches: no clock is held against
-//! another one.
+//! another one. A beat brings back the database's time of day, which is that of all its nodes.
 //!
 //! What is done outside of the database is not held back by that. So a node of which no beat was heard for [`TOUCH_MAX`] begins no call of a
 //! tool and no request to a model until one is.
@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio_postgres::Client;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::clock::{DatabaseClock, NOW_MS};
 use super::connect::Reach;
 use super::fault::Fault;
 use crate::store::{Load, Lock, StoreError};
@@ -42,6 +43,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(250);
 pub(super) const BEAT_MAX: Duration = Duration::from_secs(1);
 /// Days after which nothing is left of nodes that are over.
 const KEPT_DAYS: i32 = 7;
+
+/// A connection, and what drives it.
+type Line = (Client, AbortOnDropHandle<()>);
 
 /// This server among those that have written to the database.
 #[derive(Debug, Clone)]
@@ -158,12 +162,16 @@ impl Node {
     }
 
     /// Beats as long as what is returned lives.
-    pub(super) fn beat(&self, client: Client, driven: AbortOnDropHandle<()>, reach: Reach) -> AbortOnDropHandle<()> {
+    ///
+    /// # Errors
+    /// When the time of day is not heard, by which this server goes from then on.
+    pub(super) async fn beat(&self, line: Line, reach: Reach) -> Result<AbortOnDropHandle<()>, Fault> {
+        let clock = DatabaseClock::read(&line.0).await?;
         let node = self.clone();
-        AbortOnDropHandle::new(tokio::spawn(async move { node.keep_beating((client, driven), &reach).await }))
+        Ok(AbortOnDropHandle::new(tokio::spawn(async move { node.keep_beating(line, clock, &reach).await })))
     }
 
-    async fn keep_beating(&self, line: (Client, AbortOnDropHandle<()>), reach: &Reach) {
+    async fn keep_beating(&self, line: Line, mut clock: DatabaseClock, reach: &Reach) {
         let mut line = Some(line);
         let mut ticks = tokio::time::interval(BEAT);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -175,8 +183,11 @@ impl Node {
             let Some((client, _)) = &line else { continue };
             let sent = Instant::now();
             match tokio::time::timeout(BEAT_MAX, self.count(client)).await {
-                Ok(Ok(true)) => drop(self.beaten.send_replace(sent)),
-                Ok(Ok(false)) => self.end(),
+                Ok(Ok(Some(now_ms))) => {
+                    clock.heard(now_ms, sent);
+                    self.beaten.send_replace(sent);
+                }
+                Ok(Ok(None)) => self.end(),
                 Ok(Err(fault)) => {
                     tracing::debug!(?fault, "a beat was not heard");
                     line = None;
@@ -186,13 +197,16 @@ impl Node {
         }
     }
 
-    /// Counts up. False: it is over.
-    async fn count(&self, client: &Client) -> Result<bool, Fault> {
-        let sql = "UPDATE node_beat SET beat = beat + 1, awake = $2, running = $3 WHERE node = $1
-            AND NOT (SELECT is_over FROM node WHERE number = $1)";
+    /// Counts up. The database's time of day; none: it is over.
+    async fn count(&self, client: &Client) -> Result<Option<i64>, Fault> {
+        let sql = format!(
+            "UPDATE node_beat SET beat = beat + 1, awake = $2, running = $3 WHERE node = $1
+                AND NOT (SELECT is_over FROM node WHERE number = $1) RETURNING {NOW_MS}"
+        );
         let Load { awake, running } = *self.load.lock();
         let [awake, running] = [awake, running].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
-        Ok(client.execute(sql, &[&self.number, &awake, &running]).await? == 1)
+        let row = client.query_opt(&sql, &[&self.number, &awake, &running]).await?;
+        Ok(row.map(|row| row.get(0)))
     }
 
     /// Tells the others how much there is to do, with the next beat.

@@ -355,7 +355,7 @@ pub(super) async fn said(client: &Client, session: &SessionId, at: u64) -> Read<
     Ok(Some(Arc::new(said)))
 }
 
-/// Oldest first: ids are ordered by their time.
+/// Oldest first, about: ids are ordered by the time of the machines where they were given.
 pub(super) async fn grants(client: &Client) -> Read<Vec<GrantRow>> {
     query(client, "SELECT body FROM saved_grant ORDER BY id", &[]).await?.iter().map(|row| json(row, 0)).collect()
 }

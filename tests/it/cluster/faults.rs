@@ -17,6 +17,8 @@ const GAP_MS: u64 = 1_500;
 const AWAY_MS: u64 = 6_000;
 /// How long the database stands still, at most: nobody is declared over for it.
 const STALL_MS: u64 = 8_000;
+/// How far a clock is set, in seconds either way, at most: longer than anything is kept for its time.
+const WRONG: u64 = 1_200;
 /// A pause of a node that costs it nothing, at most.
 const MOMENT_MS: u64 = 1_500;
 
@@ -30,17 +32,30 @@ enum Fault {
     Drain,
     Database,
     Stall,
+    Clock,
 }
 
-const FAULTS: [Fault; 8] =
-    [Fault::Kill, Fault::Freeze, Fault::Moment, Fault::Cut, Fault::Stop, Fault::Drain, Fault::Database, Fault::Stall];
+const FAULTS: [Fault; 9] = [
+    Fault::Kill,
+    Fault::Freeze,
+    Fault::Moment,
+    Fault::Cut,
+    Fault::Stop,
+    Fault::Drain,
+    Fault::Database,
+    Fault::Stall,
+    Fault::Clock,
+];
 /// What happens in every run, however short it is.
-const ALWAYS: [Fault; 5] = [Fault::Kill, Fault::Freeze, Fault::Drain, Fault::Database, Fault::Stall];
+const ALWAYS: [Fault; 6] = [Fault::Clock, Fault::Kill, Fault::Freeze, Fault::Drain, Fault::Database, Fault::Stall];
 
 /// Lets one fault after another happen, until it is time and each of those that always do has.
 pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
     let cluster = &common.cluster;
-    let (mut due, tells) = (ALWAYS.to_vec(), setting("SIMSE_CLUSTER_PROGRESS").is_some());
+    let can = |fault: &Fault| !matches!(fault, Fault::Clock) || cluster.clock(0).is_some();
+    let all: Vec<Fault> = FAULTS.into_iter().filter(can).collect();
+    let mut due: Vec<Fault> = ALWAYS.into_iter().filter(can).collect();
+    let tells = setting("SIMSE_CLUSTER_PROGRESS").is_some();
     while Instant::now() < until || !due.is_empty() {
         // The moment is the point: there is no signal to wait for.
         tokio::time::sleep(Duration::from_millis(chance.below(GAP_MS))).await;
@@ -48,7 +63,7 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
             assert!(cluster.runs(number), "node {number} ended by itself: {}", cluster.said(number));
         }
         let fault = match due.len() {
-            0 => *chance.pick(&FAULTS),
+            0 => *chance.pick(&all),
             left => due.swap_remove(usize::try_from(chance.below(left as u64)).expect("few")),
         };
         let number = usize::try_from(chance.below(cluster.count() as u64)).expect("few");
@@ -82,6 +97,10 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
                 tokio::time::sleep(Duration::from_millis(chance.below(STALL_MS))).await;
                 cluster.database("thaw");
             }
+            Fault::Clock => {
+                let ahead = i64::try_from(chance.below(2 * WRONG)).expect("minutes") - WRONG.cast_signed();
+                cluster.clock(number).expect("it can be set").set(ahead);
+            }
         }
         // Each of them: one that has just begun knows nobody whom it has not seen.
         for number in 0..cluster.count() {
@@ -96,6 +115,7 @@ pub async fn happen(common: &Arc<Common>, mut chance: Chance, until: Instant) {
             Fault::Drain => "nodes were drained",
             Fault::Database => "the database was restarted",
             Fault::Stall => "the database stood still",
+            Fault::Clock => "clocks were set",
         });
     }
 }

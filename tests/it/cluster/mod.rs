@@ -2,7 +2,7 @@
 //! nothing but the turns that ran there, which say so.
 //!
 //! `nodes` starts the servers and does things to them, `relay` is the way to the database that can be cut, `net` a whole network
-//! that can, `wire` asks one of them. `together`, `taken`, `apart`, `letters`, `lines` and `restored` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
+//! that can, `wire` asks one of them. `together`, `taken`, `apart`, `letters`, `lines`, `clocks` and `restored` are short tests of single promises. Below is the long one: clients (`load`) work with all nodes
 //! at once, over HTTP and over a `socket`, while `faults` happen to these; what every client was told and saw is in the `ledger`, and
 //! `check` (for forks with `forked`) holds it against the log, as two nodes have it. A session is checked once it has had its prompts, so a long run needs no more memory.
 //!
@@ -19,6 +19,7 @@
 
 mod apart;
 mod check;
+mod clocks;
 mod faults;
 mod forked;
 mod ledger;
@@ -35,7 +36,6 @@ mod taken;
 mod together;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,15 +78,20 @@ const LEAST: [(&str, usize); 16] = [
     ("streams went on elsewhere", 20),
 ];
 
-fn lacking(told: &BTreeMap<&'static str, usize>) -> Vec<&'static str> {
+/// The same, where clocks can be set.
+const WITH_CLOCKS: (&str, usize) = ("clocks were set", 1);
+
+fn lacking(common: &Common) -> Vec<&'static str> {
+    let told = common.told();
     let so_often = |what: &str| told.get(what).copied().unwrap_or(0);
-    LEAST.iter().filter(|(what, least)| so_often(what) < *least).map(|(what, _)| *what).collect()
+    let wanted = LEAST.into_iter().chain(common.cluster.clock(0).map(|_| WITH_CLOCKS));
+    wanted.filter(|(what, least)| so_often(what) < *least).map(|(what, _)| what).collect()
 }
 
 /// Waits until the clients have done enough, so far as that is not seen only behind their end.
 async fn enough(common: &Common) {
     let begun = Instant::now();
-    while begun.elapsed() < LONGER && lacking(&common.told()).iter().any(|what| *what != CHECKED) {
+    while begun.elapsed() < LONGER && lacking(common).iter().any(|what| *what != CHECKED) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -134,13 +139,18 @@ async fn run(cluster: Arc<Cluster>, seed: u64) {
     }
     let told = common.told();
     say(&format!("{seconds:?}, seed {seed}: {told:?}"));
-    assert!(lacking(&told).is_empty(), "too rarely: {:?}, of {told:?}", lacking(&told));
+    let lacking = lacking(&common);
+    assert!(lacking.is_empty(), "too rarely: {lacking:?}, of {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_lose_nothing_while_nodes_come_and_go() {
     let nodes = usize::try_from(setting("SIMSE_CLUSTER_NODES").unwrap_or(NODES)).expect("few");
-    let Some(cluster) = Cluster::start(nodes).await else { return };
+    let cluster = match clocks::can_be_set() {
+        true => Cluster::with_clocks(&vec![0; nodes]).await,
+        false => Cluster::start(nodes).await,
+    };
+    let Some(cluster) = cluster else { return };
     let seed = setting("SIMSE_CLUSTER_SEED").unwrap_or_else(now_ms);
     let home = cluster.home().to_owned();
     let keep = setting("SIMSE_CLUSTER_KEEP").is_some();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
+use super::clocks;
 use super::net::{self, Net};
 use super::relay::Relay;
 use super::wire::{Reply, Stream, TOKEN, Wanted};
@@ -64,6 +65,8 @@ struct Node {
     is_older: AtomicBool,
     /// Where the others are told that it is, if not where it listens.
     known_at: Mutex<Option<String>>,
+    /// What says by how much its clock is wrong.
+    clock: Option<clocks::Clock>,
 }
 
 impl Node {
@@ -97,6 +100,8 @@ struct Ground {
     arguments: Vec<Vec<&'static str>>,
     /// Each begins with the program of an earlier release.
     is_older: bool,
+    /// Seconds that each one's clock is ahead. None: all have the machine's.
+    clocks: Option<Vec<i64>>,
 }
 
 impl Ground {
@@ -106,7 +111,8 @@ impl Ground {
     }
 
     fn over(postgres: Arc<Postgres>) -> Self {
-        Self { net: None, postgres, database: "postgres", work: None, arguments: Vec::new(), is_older: false }
+        let (database, arguments) = ("postgres", Vec::new());
+        Self { net: None, postgres, database, work: None, arguments, is_older: false, clocks: None }
     }
 }
 
@@ -148,6 +154,17 @@ impl Cluster {
         Some(Self::begun(count, Ground { is_older: true, ..Ground::new()? }).await)
     }
 
+    /// The same with clocks that are so many seconds ahead, and can be set. None: this machine cannot do that, either.
+    pub async fn with_clocks(ahead: &[i64]) -> Option<Arc<Self>> {
+        let clocks = clocks::can_be_set().then(|| ahead.to_vec())?;
+        Some(Self::begun(ahead.len(), Ground { clocks: Some(clocks), ..Ground::new()? }).await)
+    }
+
+    /// The clock of a node, where it can be set.
+    pub fn clock(&self, number: usize) -> Option<&clocks::Clock> {
+        self.nodes[number].clock.as_ref()
+    }
+
     /// From its next start on the others are told that a node is there.
     pub fn known_at(&self, number: usize, address: SocketAddr) {
         *self.nodes[number].known_at.lock() = Some(format!("http://{address}"));
@@ -171,7 +188,7 @@ impl Cluster {
     }
 
     async fn begun(count: usize, ground: Ground) -> Arc<Self> {
-        let Ground { net, postgres, database, work, arguments, is_older } = ground;
+        let Ground { net, postgres, database, work, arguments, is_older, clocks } = ground;
         let home = tempfile::tempdir().expect("a directory");
         let work = work.unwrap_or_else(|| {
             let own = home.path().join("work");
@@ -183,6 +200,7 @@ impl Cluster {
         for number in 0..count {
             let data = home.path().join(format!("node-{number}"));
             furnish(&data);
+            let clock = clocks.as_ref().map(|ahead| clocks::Clock::new(data.with_extension("clock"), ahead[number]));
             nodes.push(Node {
                 host: net.as_ref().map_or(LOOPBACK, |net| net.node(number).into()),
                 port: AtomicU16::new(net.as_ref().map_or_else(free_port, |_| net::PORT)),
@@ -192,6 +210,7 @@ impl Cluster {
                 arguments: arguments.get(number).cloned().unwrap_or_default(),
                 is_older: AtomicBool::new(is_older),
                 known_at: Mutex::default(),
+                clock,
             });
         }
         let model = ModelServer::start_on(0, script(), false).await;
@@ -276,6 +295,9 @@ impl Cluster {
         command.args(&node.arguments).arg("--data-dir").arg(&node.data).arg("--cwd").arg(&self.work);
         command.arg("--port-file").arg(node.data.with_extension("port"));
         command.env("SIMSE_INTERRUPT_GRACE_MS", "300").env_remove("OPENAI_API_KEY").env_remove("PGPASSWORD");
+        if let Some(clock) = &node.clock {
+            clock.give(&mut command);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
         command
     }

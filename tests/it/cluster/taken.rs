@@ -49,6 +49,11 @@ pub(super) fn session<const N: usize>(prompts: [(&str, &String); N], seen: Seen)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_of_a_killed_node_goes_on_at_another_one() {
     let Some(cluster) = Cluster::start(2).await else { return };
+    killed(&cluster).await;
+}
+
+/// Node 0 is killed in the midst of a turn, and is back in the end.
+pub(super) async fn killed(cluster: &Cluster) {
     cluster.create(0, "s").await;
     let running = cluster.prompt(0, "s", "long t1").await;
     let queued = cluster.prompt(1, "s", "quick t2").await;

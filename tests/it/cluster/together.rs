@@ -93,6 +93,11 @@ async fn versions_and_clients_count_at_every_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_key_at_two_nodes_at_once_is_one_command() {
     let Some(cluster) = Cluster::start(2).await else { return };
+    done_once(&cluster).await;
+}
+
+/// Gives the same commands to nodes 0 and 1 at once.
+pub(super) async fn done_once(cluster: &Cluster) {
     let twice = async |wanted: Wanted, field: &str| {
         let (one, two) = tokio::join!(cluster.ask(0, &wanted), cluster.ask(1, &wanted));
         assert!(one.is_ok() && two.is_ok(), "{wanted:?}: {one:?} {two:?}");
