@@ -240,6 +240,15 @@ pub fn store_failure(error: &StoreError) -> ApiError {
     }
 }
 
+/// What was done, and what the store says of writing it down. Whoever asks again elsewhere, or later, is told so by the code.
+pub fn unwritten(done: &str, error: &StoreError) -> ApiError {
+    let code = match store_failure(error).code() {
+        ErrorCode::UpstreamUnavailable => ErrorCode::UpstreamUnavailable,
+        _ => ErrorCode::Internal,
+    };
+    ApiError::new(code, format!("{done}, but that could not be written down: {error}"))
+}
+
 /// Why a command is refused that another server of the store is at.
 pub const BEGUN_ELSEWHERE: &str = "begun elsewhere";
 
@@ -259,5 +268,21 @@ mod tests {
         let told = store_failure(&error);
         assert_eq!(told.code(), ErrorCode::InvalidArgument);
         assert_eq!(told.to_string(), "`sessionId`: expected a session that is less than the 1000th fork in a row");
+    }
+
+    /// A key that is asked for again at another server has its effect there.
+    #[test]
+    fn what_another_server_follows_in_is_asked_for_again() {
+        let full = StoreError::Io { doing: "commit".into(), cause: "no room".into() };
+        let away = StoreError::Away { doing: "commit".into(), cause: "nobody there".into() };
+        let elsewhere = StoreError::Elsewhere("ses_1".parse().unwrap());
+        let again = ErrorCode::UpstreamUnavailable;
+        let cases = [(StoreError::TakenOver, again), (elsewhere, again), (away, again), (full, ErrorCode::Internal)];
+        for (error, code) in cases {
+            let told = unwritten("turn t is being aborted", &error);
+            assert_eq!(told.code(), code, "{error}");
+            let wanted = format!("turn t is being aborted, but that could not be written down: {error}");
+            assert_eq!(told.0.message, wanted);
+        }
     }
 }

@@ -16,8 +16,8 @@ use crate::session::ask::End;
 use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
 use crate::session::journal::Entry;
 use crate::session::metered::count_end;
-use crate::session::store_failure;
 use crate::session::turn::{Input, Phase};
+use crate::session::{store_failure, unwritten};
 use crate::store::{TurnRow, Write};
 
 impl Actor {
@@ -167,10 +167,7 @@ impl Actor {
         let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
         let events = vec![control_event(&turn.record.turn_id, ControlKind::Abort, Some(row.version))];
         let written = self.live.journal.record(|_| Entry { events, writes }).await;
-        written.map_err(|error| {
-            let id = &turn.record.turn_id;
-            ApiError::internal(format!("turn {id} is being aborted, but that could not be written down: {error}"))
-        })?;
+        written.map_err(|error| unwritten(&format!("turn {} is being aborted", turn.record.turn_id), &error))?;
         running.row = turn;
         self.row = row;
         Ok(())
@@ -182,9 +179,7 @@ impl Actor {
         let events = vec![control_event(turn, ControlKind::Resume, Some(row.version))];
         let write = Write::UpdateSession(Box::new(row.clone()));
         let written = self.live.journal.record(|_| Entry { events, writes: vec![write] }).await;
-        written.map_err(|error| {
-            ApiError::internal(format!("turn {turn} goes on, but that could not be written down: {error}"))
-        })?;
+        written.map_err(|error| unwritten(&format!("turn {turn} goes on"), &error))?;
         self.row = row;
         Ok(())
     }

@@ -106,7 +106,11 @@ impl Writer {
             let rest = self.sweep_at.saturating_duration_since(Instant::now()).min(REST);
             match tokio::time::timeout(rest, jobs.recv_many(&mut group, GROUP_MAX)).await {
                 Ok(0) => return,
-                Ok(_) => self.write(&mut group).await,
+                Ok(_) => {
+                    self.write(&mut group).await;
+                    // Those that were just called back go on first: what they hand in next belongs to the same transaction.
+                    tokio::task::yield_now().await;
+                }
                 Err(_) => {}
             }
             if self.sweep_at <= Instant::now() {
