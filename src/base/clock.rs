@@ -1,8 +1,8 @@
 //! The clock: the only place that reads the time of day.
 //!
 //! A process that writes to a database beside others goes by the database's clock ([`follow`]), so that times which one server kept mean
-//! the same to another one, however wrong the clocks of their machines are. What belongs to a machine, such as the times of its files, is
-//! held against [`machine_ms`].
+//! the same to another one, however wrong the clocks of their machines are. What belongs to a machine, such as the times of its files, and
+//! what is said to others than the users of this server, goes by [`machine_ms`].
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -92,10 +92,9 @@ pub fn now_text() -> String {
     text_of_ms(now_ms())
 }
 
-/// Now, in the form of HTTP's `Date`, such as `Sat, 21 Nov 2026 22:37:08 GMT`.
+/// Now by the clock of this machine, in the form of HTTP's `Date`, such as `Sat, 21 Nov 2026 22:37:08 GMT`.
 pub fn http_date() -> String {
-    let now = i64::try_from(now_ms()).ok().and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
-    let now = now.unwrap_or(jiff::Timestamp::MAX);
+    let now = jiff::Timestamp::now();
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap_or_default()
 }
 

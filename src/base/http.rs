@@ -241,7 +241,7 @@ impl Answer {
         Self {
             status,
             content_type,
-            retry_after: retry_after(&headers, clock::now_ms()),
+            retry_after: retry_after(&headers, clock::machine_ms()),
             coding,
             headers,
             body,

@@ -59,7 +59,7 @@ impl ProofKey {
     pub(super) fn proof(&self, proven: Proven<'_>) -> Result<String, BadKey> {
         let head = json!({ "typ": "dpop+jwt", "jwk": self.key.shown().ok_or(BadKey)? });
         let mut claims = json!({
-            "jti": uuid::Uuid::new_v4().to_string(), "iat": clock::now_ms() / 1_000,
+            "jti": uuid::Uuid::new_v4().to_string(), "iat": clock::machine_ms() / 1_000,
             "htm": proven.method, "htu": http::bare_address(proven.url).ok_or(BadKey)?,
         });
         if let Some(token) = proven.token {

@@ -87,7 +87,8 @@ impl Kept {
         };
         let is_stale = match (said["expires_in"].as_u64(), self.credentials.token_received_at) {
             (Some(lasts), Some(since)) => {
-                let left = (since + lasts).saturating_sub(clock::now_ms() / 1_000);
+                // It was received by this machine's clock.
+                let left = (since + lasts).saturating_sub(clock::machine_ms() / 1_000);
                 left < RENEWED_BEFORE.as_secs().min(lasts / 4)
             }
             _ => false,

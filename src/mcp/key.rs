@@ -34,7 +34,7 @@ pub(super) async fn token_by_key(
     let failed = |why: String| AuthError::ClientCredentialsError(why);
     let pem = secret_of(applicant.key_file).await?;
     let key = StatementKey::from_pem(&pem).map_err(|bad| failed(bad.to_string()))?;
-    let now = clock::now_ms() / 1_000;
+    let now = clock::machine_ms() / 1_000;
     let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
     let statement = json!({
         "iss": applicant.client_id, "sub": applicant.client_id, "aud": audience,

@@ -103,7 +103,7 @@ pub(super) async fn by_itself(
         (None, None, None) => None,
     };
     if let Some(token) = token {
-        let now = Some(clock::now_ms() / 1_000);
+        let now = Some(clock::machine_ms() / 1_000);
         let made = StoredCredentials::new(client_id.to_owned(), Some(token), scopes, now);
         return drawer.bound_by(&exchanges.binding).save(made.with_issuer(metadata.issuer)).await;
     }

@@ -31,6 +31,8 @@ use crate::store::{BoxFuture, Cluster, Held, Holder, StoreError, Unfinished};
 const TREES: (usize, usize) = (64, 8);
 /// How long a session may take to hear of what it has stored, and the pause between two looks.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
+/// Time between two looks whether this server is in touch.
+const TOUCH_PAUSE: Duration = Duration::from_millis(250);
 const KNOWN_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two tellings of who is there and what there is to do.
 const TELL: Duration = Duration::from_secs(1);
@@ -250,7 +252,7 @@ impl Manager {
             return Ok(Whereabouts::Here);
         }
         loop {
-            match cluster.look(id).await.map_err(|e| store_failure(&e))? {
+            match self.look(cluster, id).await? {
                 Held::Nowhere => return Ok(Whereabouts::Here),
                 Held::Here { root } => {
                     if self.shelf.tenure.settled(&root).await {
@@ -276,6 +278,25 @@ impl Manager {
                     return other.map(Whereabouts::At).ok_or_else(|| out_of_reach(id, &labels));
                 }
             }
+        }
+    }
+
+    /// Asks the database who has a session, and waits for that as long as for one that is here.
+    async fn look(&self, cluster: &dyn Cluster, id: &SessionId) -> Result<Held, ApiError> {
+        tokio::select! {
+            held = cluster.look(id) => held.map_err(|error| store_failure(&error)),
+            () = self.out_of_touch_for_long() => Err(out_of_touch()),
+        }
+    }
+
+    async fn out_of_touch_for_long(&self) {
+        loop {
+            if let Some(known) = self.shelf.store.out_of_touch()
+                && tokio::time::timeout(KNOWN_MAX, known).await.is_err()
+            {
+                return;
+            }
+            tokio::time::sleep(TOUCH_PAUSE).await;
         }
     }
 

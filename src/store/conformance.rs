@@ -548,8 +548,8 @@ async fn what_clients_have_spent_is_kept_until_its_span_is_over(store: &Shared) 
 }
 
 fn outcome(name: &str, at: u64, body: Option<&str>) -> OutcomeRow {
-    let expired_before = at.saturating_sub(100);
-    OutcomeRow { name: name.into(), fingerprint: [7; 32], at, expired_before, body: body.map(str::to_owned) }
+    let (expired_before, wrong_behind, body) = (at.saturating_sub(100), at + 1_000, body.map(str::to_owned));
+    OutcomeRow { name: name.into(), fingerprint: [7; 32], at, expired_before, wrong_behind, body }
 }
 
 async fn the_first_outcome_stays_until_it_has_expired(store: &Shared) {
@@ -586,6 +586,15 @@ async fn the_first_outcome_stays_until_it_has_expired(store: &Shared) {
     put(store, vec![save("new 0", 1_306, Some("again")), save("newest", 1_307, Some("n"))]).await;
     let kept = store.outcomes_kept();
     assert!(kept.count <= count && kept.oldest_at > 1_205, "{count}, then {kept:?}");
+    // What lies far ahead was kept by a clock that was set back since, and keeps nobody from going.
+    put(store, (0..8).map(|n| save(&format!("ahead {n}"), 9_000, Some("a"))).collect()).await;
+    put(store, vec![save("back 0", 1_310, Some("b"))]).await;
+    put(store, (1..20).map(|n| save(&format!("back {n}"), 1_420, Some("b"))).collect()).await;
+    let kept = store.outcomes_kept();
+    assert!(found("ahead 7").await.is_none() && kept.oldest_at == 1_420, "{kept:?}");
+    put(store, vec![save("a little", 1_900, Some("a"))]).await;
+    put(store, (0..20).map(|n| save(&format!("then {n}"), 1_530, Some("b"))).collect()).await;
+    assert!(found("a little").await.is_some(), "what lies ahead by less may be new");
     // It goes with the commit that it rides in.
     let refused = commit(store, vec![save("y", 1_308, Some("y")), create("a"), create("a")]).await;
     assert!(refused.is_err() && found("y").await.is_none());

@@ -19,6 +19,8 @@ pub struct OutcomeRow {
     pub at: u64,
     /// Rows that were written before this have expired: they go, a few with each row that comes.
     pub expired_before: u64,
+    /// Rows that say they were written behind this go, too: a clock was set back, and they would never expire.
+    pub wrong_behind: u64,
     /// The outcome as JSON. None: it had begun.
     pub body: Option<String>,
 }

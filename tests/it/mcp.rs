@@ -64,7 +64,10 @@ impl Scripted {
         // One that is dead and not yet reaped is no orphan: its state is Z.
         let lives = |id: &u64| {
             let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+            // Numbers of processes come again: another one has not what these were given.
+            let given = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            let is_ours = given.split(|byte| *byte == 0).any(|variable| variable == b"GIVEN_KEY=given");
+            is_ours && stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
         };
         self.processes().into_iter().filter(lives).collect()
     }

@@ -217,7 +217,9 @@ impl Run {
         let control = class == Class::Control;
         let (kept, more) = (self.shared.store.outcomes_kept(), limit::OUTCOMES_OF_CONTROLS_MAX);
         let most = self.shared.outcomes_max + if control { more } else { 0 };
-        let has_gone = kept.oldest_at < clock::now_ms().saturating_sub(limit::OUTCOME_MS);
+        let now = clock::now_ms();
+        let kept_at = now.saturating_sub(limit::OUTCOME_MS)..=now.saturating_add(limit::OUTCOME_AHEAD_MS);
+        let has_gone = !kept_at.contains(&kept.oldest_at);
         let is_kept = class != Class::Read && !self.entered.names.is_empty();
         // With each that comes go several that have expired.
         if is_kept && kept.count >= most && !has_gone {
@@ -432,7 +434,9 @@ fn row(name: &str, fingerprint: Fingerprint, outcome: Option<&Outcome>) -> Write
     // Plain data: it can always be written.
     let body = outcome.map(|outcome| serde_json::to_string(outcome).unwrap_or_default());
     let expired_before = at.saturating_sub(limit::OUTCOME_MS);
-    Write::SaveOutcome(Box::new(OutcomeRow { name: name.to_owned(), fingerprint, at, expired_before, body }))
+    let wrong_behind = at.saturating_add(limit::OUTCOME_AHEAD_MS);
+    let name = name.to_owned();
+    Write::SaveOutcome(Box::new(OutcomeRow { name, fingerprint, at, expired_before, wrong_behind, body }))
 }
 
 /// Says that another server was at the same command, and that it is not known what comes of it.

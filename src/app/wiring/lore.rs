@@ -96,8 +96,8 @@ impl Lore {
         let at = all.iter().position(|(of, _)| of == session)?;
         let (of, mut told) = all.remove(at)?;
         let holds = told.directory == directory
-            && now_ms.saturating_sub(told.used_ms) < limit::SURROUNDINGS_IDLE_MS
-            && now_ms.saturating_sub(told.since_ms) < limit::SURROUNDINGS_KEPT_MS;
+            && is_within(now_ms, told.used_ms, limit::SURROUNDINGS_IDLE_MS)
+            && is_within(now_ms, told.since_ms, limit::SURROUNDINGS_KEPT_MS);
         if !holds {
             return None;
         }
@@ -112,6 +112,11 @@ impl Lore {
         let patterns = || self.discovery.patterns.clone();
         self.discovery.auto_inject.then(|| Arc::new(Below { tops, patterns: patterns() }) as Arc<dyn Guide>)
     }
+}
+
+/// Whether so much time has not passed since. A clock that was set back over it knows nothing of that.
+fn is_within(now_ms: u64, since_ms: u64, most_ms: u64) -> bool {
+    now_ms.checked_sub(since_ms).is_some_and(|passed| passed < most_ms)
 }
 
 /// Looks below a session's directories.
@@ -178,6 +183,19 @@ mod tests {
             fs::write(top.join(file), format!("text of {file}")).unwrap();
         }
         (home, top)
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_set_forth_and_back_does_not_stay_in_what_is_told() {
+        let (_home, top) = project();
+        let (lore, session) = (Lore::new(InstructionDiscovery::default()), SessionId::generate());
+        let date = async || lore.surroundings(&session, &top).await.date;
+        let first = date().await;
+        clock::wrong::set(1_000 * 86_400_000);
+        let ahead = date().await;
+        clock::wrong::set(0);
+        let back = date().await;
+        assert!(ahead != first && back == first, "{first}, {ahead}, {back}");
     }
 
     fn tops(top: &Path) -> Vec<PathBuf> {

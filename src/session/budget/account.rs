@@ -139,6 +139,11 @@ impl ClientAccount {
     /// into this one counts in each for its own part.
     pub(super) fn with<T>(&self, began: u64, act: impl FnOnce(&mut Account) -> T) -> T {
         let mut span = self.state.lock();
+        if span.began > began {
+            // The clock was set back. What is spent stays spent, and is over when the span is in which we are now.
+            span.began = began;
+            span.count_elsewhere();
+        }
         if span.began < began {
             let running = span.account.running;
             let since = Some(Instant::now());
@@ -183,6 +188,8 @@ mod tests {
         // A clock that was set back gives nothing back.
         account.with(200, |account| account.add(Spending { tokens: 2, ..Spending::default() }));
         assert_eq!(tokens(100), 2);
+        // Nor does it take the next span away.
+        assert_eq!(tokens(200), 0);
     }
 
     #[tokio::test(start_paused = true)]

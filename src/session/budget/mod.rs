@@ -151,8 +151,9 @@ impl Ledger {
         }
         let began = span_of(clock::now_ms(), window_ms);
         let kept = store.spending(client).await?.filter(|row| row.began >= began);
-        let known = kept.map_or((began, Default::default()), |row| (row.began, row.spent));
-        let account = Arc::new(ClientAccount::new(key.clone(), known));
+        // Of one that lies ahead the clock was set back since.
+        let spent = kept.map(|row| row.spent).unwrap_or_default();
+        let account = Arc::new(ClientAccount::new(key.clone(), (began, spent)));
         self.know_elsewhere(std::slice::from_ref(&account)).await?;
         // What is written down can be read again.
         self.clients.lock().insert(key, Arc::clone(&account), |account| Arc::strong_count(account) > 1);

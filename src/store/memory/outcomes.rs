@@ -14,7 +14,7 @@ pub(super) struct Outcomes {
 
 impl Outcomes {
     pub(super) fn save(&mut self, row: OutcomeRow) {
-        let expired_before = row.expired_before;
+        let kept = row.expired_before..=row.wrong_behind;
         match self.rows.get_mut(&row.name) {
             Some(old) if row.replaces(old) => {
                 self.order.push_back((row.at, row.name.clone()));
@@ -26,7 +26,7 @@ impl Outcomes {
                 self.rows.insert(row.name.clone(), row);
             }
         }
-        while self.order.front().is_some_and(|(at, _)| *at < expired_before) {
+        while self.order.front().is_some_and(|(at, _)| !kept.contains(at)) {
             let Some((at, name)) = self.order.pop_front() else { return };
             if self.rows.get(&name).is_some_and(|row| row.at == at) {
                 self.rows.remove(&name);

@@ -67,6 +67,14 @@ impl From<deadpool_postgres::PoolError> for Fault {
 }
 
 impl Fault {
+    /// Why, for people.
+    pub(super) fn cause(self, place: &Place) -> String {
+        match self.told("", place) {
+            StoreError::Away { cause, .. } | StoreError::Io { cause, .. } => cause,
+            other => other.to_string(),
+        }
+    }
+
     /// What the caller of the store is told.
     pub(super) fn told(self, doing: &str, place: &Place) -> StoreError {
         let cause = match self {

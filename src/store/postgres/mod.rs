@@ -183,7 +183,8 @@ impl PostgresStore {
     }
 
     fn unreached(&self) -> StoreError {
-        let cause = format!("no beat of this server reaches {}", self.reach.place);
+        let cause = self.node.unheard().unwrap_or_else(|| self.reach.place.to_string());
+        let cause = format!("no beat of this server is heard: {cause}");
         StoreError::Away { doing: "look whether it works".into(), cause }
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Node {
     load: Arc<Mutex<Load>>,
     /// When the newest beat was sent that was heard.
     beaten: Arc<watch::Sender<Instant>>,
+    /// Why none is heard now.
+    unheard: Arc<Mutex<Option<String>>>,
 }
 
 /// Whose node it is.
@@ -158,7 +160,14 @@ impl Node {
 
     fn numbered(number: i64) -> Self {
         let beaten = Arc::new(watch::Sender::new(Instant::now()));
-        Self { number, over: Arc::default(), left: Arc::default(), load: Arc::default(), beaten }
+        Self {
+            number,
+            over: Arc::default(),
+            left: Arc::default(),
+            load: Arc::default(),
+            beaten,
+            unheard: Arc::default(),
+        }
     }
 
     /// Beats as long as what is returned lives.
@@ -178,7 +187,7 @@ impl Node {
         while !self.is_over() {
             ticks.tick().await;
             if line.as_ref().is_none_or(|(client, _)| client.is_closed()) {
-                line = reach.line().await.ok();
+                line = reach.line().await.map_err(|fault| self.note_unheard(fault, reach)).ok();
             }
             let Some((client, _)) = &line else { continue };
             let sent = Instant::now();
@@ -186,15 +195,30 @@ impl Node {
                 Ok(Ok(Some(now_ms))) => {
                     clock.heard(now_ms, sent);
                     self.beaten.send_replace(sent);
+                    self.unheard.lock().take();
                 }
                 Ok(Ok(None)) => self.end(),
                 Ok(Err(fault)) => {
-                    tracing::debug!(?fault, "a beat was not heard");
+                    self.note_unheard(fault, reach);
                     line = None;
                 }
-                Err(_) => line = None,
+                Err(_) => {
+                    self.note_unheard(Fault::Lost("it does not answer".into()), reach);
+                    line = None;
+                }
             }
         }
+    }
+
+    fn note_unheard(&self, fault: Fault, reach: &Reach) {
+        let cause = fault.cause(&reach.place);
+        tracing::debug!(cause, "a beat was not heard");
+        *self.unheard.lock() = Some(cause);
+    }
+
+    /// Why no beat is heard now. None: one is, or nothing is known yet.
+    pub(super) fn unheard(&self) -> Option<String> {
+        self.unheard.lock().clone()
     }
 
     /// Counts up. The database's time of day; none: it is over.

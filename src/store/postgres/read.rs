@@ -10,6 +10,7 @@ use tokio_postgres::{Row, Statement};
 
 use super::fault::Fault;
 use super::fork::{self, SEGMENTS, Segment};
+use crate::base::{clock, limit};
 use crate::protocol::{ClientId, Event, RequestId, SessionId, SessionStatus, Spending, TurnId};
 use crate::store::lifecycle::line_of;
 use crate::store::turn::TurnBody;
@@ -385,11 +386,15 @@ pub(super) async fn spent_but_on(
     spent_of(&client.query(&statement, &[&names, &node]).await?)
 }
 
-/// Adds up, for each client, what lies in its newest span of time.
+/// Adds up, for each client, what lies in its newest span of time. What lies ahead of now was reckoned by a clock that was wrong.
 pub(super) fn spent_of(rows: &[Row]) -> Read<Vec<ClientSpending>> {
     let mut sums: BTreeMap<&str, ClientSpending> = BTreeMap::new();
+    let wrong_behind = clock::now_ms().saturating_add(limit::CLOCKS_APART_MS);
     for row in rows {
         let (name, began, spent) = (row.get::<_, &str>(0), number(row, 1), json(row, 2)?);
+        if began > wrong_behind {
+            continue;
+        }
         let client = (!name.is_empty()).then(|| name.parse()).transpose();
         let client = client.map_err(|cause| unreadable("client", cause))?;
         let sum = sums.entry(name).or_insert_with(|| ClientSpending { client, began, spent: Spending::default() });
@@ -406,7 +411,8 @@ pub(super) async fn outcome(client: &Client, name: &str) -> Read<Option<OutcomeR
     let row = one(client, "SELECT at, fingerprint, body FROM outcome WHERE name = $1", &[&name]).await?;
     let read = |row: Row| {
         let fingerprint = row.get::<_, &[u8]>(1).try_into().map_err(|cause| unreadable("fingerprint", cause))?;
-        Ok(OutcomeRow { name: name.to_owned(), at: number(&row, 0), fingerprint, expired_before: 0, body: row.get(2) })
+        let (name, at, body) = (name.to_owned(), number(&row, 0), row.get(2));
+        Ok(OutcomeRow { name, at, fingerprint, expired_before: 0, wrong_behind: u64::MAX, body })
     };
     row.map(read).transpose()
 }

@@ -19,9 +19,10 @@ pub(super) fn save(connection: &Connection, row: &OutcomeRow) -> rusqlite::Resul
     put.execute((&row.name, row.at, row.fingerprint, &row.body, row.expired_before))?;
     let mut sweep = connection.prepare_cached(
         "DELETE FROM outcome WHERE number IN (
-            SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT ?1) WHERE at < ?2)",
+            SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT ?1) WHERE at < ?2 OR at > ?3)",
     )?;
-    sweep.execute((SWEPT, row.expired_before)).map(drop)
+    let most = i64::try_from(row.wrong_behind).unwrap_or(i64::MAX);
+    sweep.execute((SWEPT, row.expired_before, most)).map(drop)
 }
 
 /// Takes out the row of a name, unless it has an outcome.
@@ -47,6 +48,7 @@ pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Opti
             at: row.get(0)?,
             fingerprint: row.get(1)?,
             expired_before: 0,
+            wrong_behind: u64::MAX,
             body: row.get(2)?,
         })
     });

@@ -154,10 +154,16 @@ async fn a_node_that_is_cut_off_says_so_soon() {
     let turn = cluster.prompt(0, "s", "quick t1").await;
     assert_eq!(cluster.turn(0, "s", &turn).await["status"], "completed");
     let last = cluster.get(0, "/sessions/s").await.number("lastSeq");
+    cluster.create(0, "resting").await;
     cluster.cut(0);
     // Somebody may have seen it at another node: only the database knows.
     let ahead = Wanted::get("/sessions/s/events").behind(last + 1).ask_within(cluster.at(0), SOON).await;
     assert!(ahead.as_ref().is_some_and(|said| said.status == 503), "{ahead:?}");
+    // One that rests: who has it is not known without the database, either.
+    let begun = Instant::now();
+    let resting = Wanted::post("/sessions/resting/prompt", json!({ "prompt": "quick t2" })).keyed("resting");
+    let resting = resting.ask_within(cluster.at(0), SOON).await;
+    assert!(resting.as_ref().is_some_and(|said| said.status == 503), "{resting:?} after {:?}", begun.elapsed());
     for _ in 0..3 {
         let begun = Instant::now();
         let said = Wanted::get("/health").ask(cluster.at(0)).await;

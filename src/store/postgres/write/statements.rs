@@ -92,7 +92,7 @@ statements! {
     forget_outcomes: "DELETE FROM outcome WHERE name = ANY ($1) AND body IS NULL AND (node = $2 OR node IS NULL)",
     count_outcomes: COUNT_OUTCOMES,
     sweep_outcomes: "DELETE FROM outcome WHERE number IN (
-        SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT $1) AS oldest WHERE at < $2)",
+        SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT $1) AS oldest WHERE at < $2 OR at > $3)",
     // The row of a client is held until the end: its places become visible in their order, whoever else writes.
     tell: "WITH new AS (
             SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
@@ -380,7 +380,7 @@ impl Statements {
                     return Err(Fault::Store(StoreError::Begun));
                 }
                 let swept = SWEPT * i64::try_from(rows.len()).unwrap_or(1);
-                client.execute(&self.sweep_outcomes, &[&swept, &expired]).await?;
+                client.execute(&self.sweep_outcomes, &[&swept, &expired, &number(first.wrong_behind)]).await?;
             }
         }
         let row = client.query_opt(&self.count_outcomes, &[]).await?;
