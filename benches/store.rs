@@ -36,6 +36,10 @@ use tokio_postgres::{Client, NoTls, Row, Statement};
 #[allow(dead_code, reason = "tests use the rest of it")]
 mod postgres;
 
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ENDS: &str = "a bench that cannot go on ends";
 /// Rows of one INSERT, at most: as many as a group of the store has commits.
 const INSERTED_MAX: usize = 1_024;

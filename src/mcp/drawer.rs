@@ -297,6 +297,23 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn how_long_a_token_lasts_is_held_against_the_clock_that_it_was_received_by() {
+        let drawer = Logins::default().drawer("s", "https://x/");
+        let token = serde_json::json!({ "access_token": "t", "token_type": "bearer", "expires_in": 3600 });
+        let is_stale = |since: u64| {
+            let token = Some(serde_json::from_value(token.clone()).unwrap());
+            let kept = drawer.made(StoredCredentials::new("client".into(), token, vec![], Some(since)));
+            kept.access().unwrap().unwrap().is_stale
+        };
+        let now = clock::machine_ms() / 1_000;
+        for by_hours in [-2, 0, 2] {
+            clock::wrong::set(by_hours * 3_600_000);
+            assert!(!is_stale(now) && is_stale(now - 3_600), "the time of day is wrong by {by_hours} hours");
+        }
+        clock::wrong::set(0);
+    }
+
     #[tokio::test]
     async fn logins_are_kept_for_us_alone_and_apart_by_server_and_address() {
         let home = tempfile::tempdir().unwrap();
