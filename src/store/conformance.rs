@@ -443,16 +443,16 @@ async fn told(store: &Shared, client: Option<&ClientId>, after: u64) -> (Vec<(u6
     (page.entries.iter().map(one).collect(), page.upto)
 }
 
+/// Events of those kinds.
+pub(super) fn kinds(session: &str, first: u64, kinds: &[&str]) -> Write {
+    let event =
+        |(seq, kind): (u64, &&str)| Event { kind: crate::protocol::kind_named(kind), ..event(session, None, seq, "x") };
+    Write::Append(session_id(session), Arc::new((first..).zip(kinds).map(event).collect()))
+}
+
 async fn lifecycle_events_are_listed_for_each_client(store: &Shared) {
     let client: ClientId = "lifecycle".parse().expect("an id");
     let theirs = |id: &str| Write::CreateSession(Box::new(SessionRow { client: Some(client.clone()), ..row(id) }));
-    let kinds = |session: &str, first: u64, kinds: &[&str]| {
-        let event = |(seq, kind): (u64, &&str)| Event {
-            kind: crate::protocol::kind_named(kind),
-            ..event(session, None, seq, "x")
-        };
-        Write::Append(session_id(session), Arc::new((first..).zip(kinds).map(event).collect()))
-    };
     let mut others = store.bell().listen(None, 10).expect("room");
     let mut more = store.bell().listen(Some(&client), 1).expect("room");
     assert_eq!((store.lifecycle_end(Some(&client)).await, told(store, Some(&client), 0).await), (Ok(0), (vec![], 0)));
@@ -547,7 +547,7 @@ async fn what_clients_have_spent_is_kept_until_its_span_is_over(store: &Shared) 
     assert_eq!(found.spent, rich.spent);
 }
 
-fn outcome(name: &str, at: u64, body: Option<&str>) -> OutcomeRow {
+pub(super) fn outcome(name: &str, at: u64, body: Option<&str>) -> OutcomeRow {
     let (expired_before, wrong_behind, body) = (at.saturating_sub(100), at + 1_000, body.map(str::to_owned));
     OutcomeRow { name: name.into(), fingerprint: [7; 32], at, expired_before, wrong_behind, body }
 }

@@ -12,6 +12,8 @@ pub(super) enum Fault {
     Lost(String),
     /// The database said no to this; somebody else is in the way, or was. It may say yes the next time.
     Again(String),
+    /// Another statement of the transaction had failed before.
+    Aborted,
     /// A session of that id is there already.
     Taken,
     /// The database said no.
@@ -37,6 +39,7 @@ impl From<tokio_postgres::Error> for Fault {
             &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::LOCK_NOT_AVAILABLE => {
                 Self::Again(text)
             }
+            &SqlState::IN_FAILED_SQL_TRANSACTION => Self::Aborted,
             // The server is told to stop, has just begun, or may not be written to yet.
             &SqlState::ADMIN_SHUTDOWN
             | &SqlState::CRASH_SHUTDOWN
@@ -84,6 +87,7 @@ impl Fault {
             }
             Self::Again(cause) | Self::Refused(cause) => cause,
             Self::Over => return StoreError::TakenOver,
+            Self::Aborted => "another statement of the transaction had failed".to_owned(),
             Self::Taken => "an id is taken".to_owned(),
             Self::Stale => "somebody else has written to the session".to_owned(),
         };

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::connect::Reach;
 use super::{Doorway, Home, PostgresStore};
 use crate::protocol::{ClientId, Spending, TurnId, TurnStatus};
-use crate::store::conformance::{Shared, append, create, numbers, put, row, save, session_id};
+use crate::store::conformance::{Shared, append, create, kinds, numbers, outcome, put, row, save, session_id};
 use crate::store::copy::{self, Place};
 use crate::store::{ClientSpending, Held, SqliteStore, Store as _, StoreError, Write, commit, hold_directory};
 
@@ -401,6 +401,33 @@ async fn what_two_servers_take_at_once_one_of_them_has() {
         put(has, vec![append(id, None, 2..=2)]).await;
         assert!(commit(other, vec![append(id, None, 3..=3)]).await.is_err(), "{id}: two servers write");
     }
+}
+
+/// Each of two servers writes for the same client, and of the same commands, at the same moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_at_the_same_names_wait_for_each_other_in_one_order() {
+    let Some(postgres) = Postgres::start() else { return };
+    let [one, two] = [postgres.share(&[]).await, postgres.share(&[]).await];
+    for nth in 0..RACES {
+        let now = 1_000 + nth as u64 * 10;
+        let of = |server: &str, names: &[(&str, u64)]| {
+            let id = format!("{server}{nth}");
+            let mut writes = vec![create(&id), kinds(&id, 1, &["session.created"])];
+            let row = |(name, at): &(&str, u64)| outcome(&format!("{name}{nth}"), now + at, Some("{}"));
+            writes.extend(names.iter().map(|name| Write::SaveOutcome(Box::new(row(name)))));
+            writes
+        };
+        // Names of other moments are other statements, and the client's row is between them.
+        let (one, two) = tokio::join!(
+            commit(&one, of("one", &[("own", 0), ("both", 1)])),
+            commit(&two, of("two", &[("both", 1), ("other", 2)]))
+        );
+        let begun = Err(StoreError::Begun);
+        assert!((one == Ok(()) && two == begun) || (one == begun && two == Ok(())), "{nth}: {one:?} {two:?}");
+    }
+    postgres.raw("SELECT pg_stat_force_next_flush()").await;
+    let deadlocks = postgres.raw("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await;
+    assert_eq!(deadlocks, ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,7 +39,8 @@ pub(super) const LOST_MAX: Duration = Duration::from_secs(30);
 const ATTEMPT_MAX: Duration = Duration::from_secs(35);
 /// Pauses between two attempts: the first, and the longest.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Times that a group is tried when somebody else is in the way.
+/// Times that a group is tried when somebody else is in the way. A database that is away has none of them: one that has just come back has
+/// many at once who get into each other's way.
 pub(super) const ATTEMPTS_MAX: u32 = 5;
 /// Rest after which is looked for what is to be swept up.
 const REST: Duration = Duration::from_secs(1);
@@ -173,7 +174,7 @@ impl Writer {
 
     /// Tries until it is done, the database says no, or it has not answered for too long.
     async fn try_until(&mut self, group: &[&[Write]]) -> Result<Vec<Result<(), StoreError>>, Fault> {
-        let (began, mut pause, mut attempts) = (Instant::now(), PAUSES.0, 0);
+        let (began, mut pause, mut attempts, mut is_told) = (Instant::now(), PAUSES.0, 0, false);
         // The transaction whose end was not heard, and what its commits would have been told.
         let mut open: Option<Heard> = None;
         loop {
@@ -186,7 +187,6 @@ impl Writer {
                 Err(fault) => fault,
             };
             self.known.clear();
-            attempts += 1;
             match fault {
                 Fault::Lost(cause) => {
                     self.line = None;
@@ -194,11 +194,16 @@ impl Writer {
                         self.is_down = true;
                         return Err(Fault::Lost(cause));
                     }
-                    if attempts == 1 {
+                    if !std::mem::replace(&mut is_told, true) {
                         tracing::warn!(place = %self.reach.place, cause, "the database is lost: it is looked for");
                     }
                 }
-                Fault::Again(_) | Fault::Stale if attempts < ATTEMPTS_MAX => {}
+                Fault::Again(_) | Fault::Aborted | Fault::Stale => {
+                    attempts += 1;
+                    if attempts == ATTEMPTS_MAX {
+                        return Err(fault);
+                    }
+                }
                 fault => return Err(fault),
             }
             tokio::time::sleep(pause).await;

@@ -164,7 +164,6 @@ impl World {
         let writer = &mut self.servers[server].writer;
         writer.line = None;
         writer.known.clear();
-        writer.attempts += 1;
         if writer.is_down || u128::from(now - writer.began) >= LOST_MAX.as_millis() {
             (writer.is_down, writer.is_open) = (true, false);
             return self.tell_group(server, Written::Away);

@@ -11,7 +11,7 @@ use crate::store::chain::Chain;
 use crate::store::postgres::fault::Fault;
 use crate::store::postgres::plan::{End, Known, Plan, SessionColumns};
 use crate::store::postgres::read::{COUNT_OUTCOMES, outcomes_of, status_number};
-use crate::store::{OutcomesKept, StoreError};
+use crate::store::{OutcomeRow, OutcomesKept, StoreError};
 
 /// Outcomes that may go with each that comes.
 const SWEPT: i64 = 4;
@@ -91,8 +91,10 @@ statements! {
     begun_elsewhere: "SELECT EXISTS (SELECT 1 FROM outcome WHERE name = ANY ($1) AND at >= $2 AND node IS DISTINCT FROM $3)",
     forget_outcomes: "DELETE FROM outcome WHERE name = ANY ($1) AND body IS NULL AND (node = $2 OR node IS NULL)",
     count_outcomes: COUNT_OUTCOMES,
-    sweep_outcomes: "DELETE FROM outcome WHERE number IN (
-        SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT $1) AS oldest WHERE at < $2 OR at > $3)",
+    // What another one is sweeping is left to it: two that wait for each other's would be in each other's way.
+    sweep_outcomes: "DELETE FROM outcome WHERE number IN (SELECT number FROM outcome WHERE number IN (
+            SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT $1) AS oldest WHERE at < $2 OR at > $3)
+        FOR UPDATE SKIP LOCKED)",
     // The row of a client is held until the end: its places become visible in their order, whoever else writes.
     tell: "WITH new AS (
             SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
@@ -160,17 +162,20 @@ impl Statements {
             let marked = client.execute(&self.mark, &[&node, &nth]).await?;
             if marked == 1 { Ok(()) } else { Err(Fault::Over) }
         };
-        // Each is sent when it is polled first: in this order, without waiting for the one before.
-        let ((), (), (), (), outcomes, ()) = tokio::try_join!(
+        // Each is sent when it is polled first: in this order, without waiting for the one before. Outcomes come last, for they are several
+        // statements that wait for one another: what several servers write is locked in one order.
+        let (begun, marked, sessions, logs, told, others) = tokio::join!(
             biased;
             begin,
             mark,
             self.sessions(client, plan),
             self.logs(client, plan, node),
-            self.others(client, plan, node),
             self.told(client, plan),
-        )?;
-        Ok(outcomes)
+            self.others(client, plan, node),
+        );
+        let (outcomes, last) = others.map_or_else(|fault| (None, Some(fault)), |outcomes| (outcomes, None));
+        let faults = [begun, marked, sessions, logs, told].map(Result::err).into_iter().chain([last]);
+        cause_of(faults.flatten()).map_or(Ok(outcomes), Err)
     }
 
     async fn sessions(&self, client: &Client, plan: &Plan) -> Result<(), Fault> {
@@ -360,6 +365,7 @@ impl Statements {
         if plan.outcomes.is_empty() {
             return Ok(None);
         }
+        let (mut swept, mut gone) = (0, None);
         for round in &plan.outcomes {
             if !round.forgotten.is_empty() {
                 client.execute(&self.forget_outcomes, &[&round.forgotten, &node]).await?;
@@ -371,6 +377,9 @@ impl Statements {
                 let (rows, behind) = rest.split_at(same);
                 rest = behind;
                 let expired = number(first.expired_before);
+                // Who is at the same names takes them in the same order.
+                let mut rows: Vec<&OutcomeRow> = rows.iter().collect();
+                rows.sort_unstable_by(|one, other| one.name.cmp(&other.name));
                 let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
                 let times: Vec<i64> = rows.iter().map(|row| number(row.at)).collect();
                 let prints: Vec<&[u8]> = rows.iter().map(|row| row.fingerprint.as_slice()).collect();
@@ -379,9 +388,13 @@ impl Statements {
                 if plan.shares && client.query_one(&self.begun_elsewhere, &[&names, &expired, &node]).await?.get(0) {
                     return Err(Fault::Store(StoreError::Begun));
                 }
-                let swept = SWEPT * i64::try_from(rows.len()).unwrap_or(1);
-                client.execute(&self.sweep_outcomes, &[&swept, &expired, &number(first.wrong_behind)]).await?;
+                swept += SWEPT * i64::try_from(rows.len()).unwrap_or(1);
+                gone = Some((expired, number(first.wrong_behind)));
             }
+        }
+        // Behind all of them: who is swept up behind waits for nobody's name.
+        if let Some((expired, wrong)) = gone {
+            client.execute(&self.sweep_outcomes, &[&swept, &expired, &wrong]).await?;
         }
         let row = client.query_opt(&self.count_outcomes, &[]).await?;
         Ok(Some(row.as_ref().map_or_else(OutcomesKept::default, outcomes_of)))
@@ -399,6 +412,12 @@ impl Statements {
         client.execute(&self.tell, &[&clients, &sessions, &seqs, &gone, &times]).await?;
         Ok(())
     }
+}
+
+/// Why a transaction failed: behind one statement that fails all others do, for no reason of their own.
+fn cause_of(faults: impl Iterator<Item = Fault>) -> Option<Fault> {
+    let (causes, behind): (Vec<Fault>, Vec<Fault>) = faults.partition(|fault| !matches!(fault, Fault::Aborted));
+    causes.into_iter().chain(behind).next()
 }
 
 /// Columns of sessions that change.
@@ -427,5 +446,20 @@ impl<'a> Facts<'a> {
             spent: all.iter().map(|columns| columns.spent.as_deref()).collect(),
             shared: all.iter().map(|columns| columns.shared.as_deref()).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_statements_that_fail_together_the_first_says_why() {
+        let told = |faults: Vec<Fault>| cause_of(faults.into_iter()).map(|fault| format!("{fault:?}"));
+        assert_eq!(told(vec![]), None);
+        assert_eq!(told(vec![Fault::Aborted]).as_deref(), Some("Aborted"));
+        let again = || Fault::Again("deadlock".into());
+        assert_eq!(told(vec![Fault::Aborted, again(), Fault::Aborted]).as_deref(), Some("Again(\"deadlock\")"));
+        assert_eq!(told(vec![again(), Fault::Over]).as_deref(), Some("Again(\"deadlock\")"));
     }
 }
