@@ -36,7 +36,8 @@ use tokio_postgres::{Client, NoTls, Row, Statement};
 #[allow(dead_code, reason = "tests use the rest of it")]
 mod postgres;
 
-/// As the server has it.
+/// As the server has it; with the addon, the crate brings it.
+#[cfg(not(feature = "node"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
