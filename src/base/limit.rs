@@ -129,11 +129,8 @@ pub const OUTCOMES_MAX: u64 = 2_000_000;
 pub const OUTCOMES_OF_CONTROLS_MAX: u64 = OUTCOMES_MAX / 10;
 /// How long an outcome is remembered (capabilities I8).
 pub const OUTCOME_MS: u64 = 600_000;
-/// An outcome whose time lies ahead by so much was kept by a clock that was set back since: it goes with those that have expired, for it
-/// would keep all behind it from going. One that lies ahead by less stays: it may be minutes old.
+/// An outcome that lies ahead by more is of a clock that was set back since: it goes, as what has expired. One by less may be new.
 pub const OUTCOME_AHEAD_MS: u64 = 86_400_000;
-/// What began so far ahead of now began by a clock that was set back since, or by one of another server that is wrong.
-pub const CLOCKS_APART_MS: u64 = 60_000;
 /// Answers to reads that are remembered, and the bytes of all of them.
 pub const READ_OUTCOMES_MAX: usize = 2_000;
 /// See [`READ_OUTCOMES_MAX`].

@@ -208,6 +208,8 @@ impl Node {
                 }
             }
         }
+        // Until the store is closed the time of day stays that of the database: what has ended there has ended here.
+        std::future::pending::<()>().await;
     }
 
     fn note_unheard(&self, fault: Fault, reach: &Reach) {

@@ -10,7 +10,7 @@ use tokio_postgres::{Row, Statement};
 
 use super::fault::Fault;
 use super::fork::{self, SEGMENTS, Segment};
-use crate::base::{clock, limit};
+use crate::base::clock;
 use crate::protocol::{ClientId, Event, RequestId, SessionId, SessionStatus, Spending, TurnId};
 use crate::store::lifecycle::line_of;
 use crate::store::turn::TurnBody;
@@ -386,10 +386,13 @@ pub(super) async fn spent_but_on(
     spent_of(&client.query(&statement, &[&names, &node]).await?)
 }
 
+/// What began so far ahead of now began by a clock that was set back since, or by that of an older server, which is wrong.
+const CLOCKS_APART_MS: u64 = 60_000;
+
 /// Adds up, for each client, what lies in its newest span of time. What lies ahead of now was reckoned by a clock that was wrong.
 pub(super) fn spent_of(rows: &[Row]) -> Read<Vec<ClientSpending>> {
     let mut sums: BTreeMap<&str, ClientSpending> = BTreeMap::new();
-    let wrong_behind = clock::now_ms().saturating_add(limit::CLOCKS_APART_MS);
+    let wrong_behind = clock::now_ms().saturating_add(CLOCKS_APART_MS);
     for row in rows {
         let (name, began, spent) = (row.get::<_, &str>(0), number(row, 1), json(row, 2)?);
         if began > wrong_behind {
