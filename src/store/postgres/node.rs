@@ -208,6 +208,7 @@ impl Node {
                 }
             }
         }
+        drop(line);
         // Until the store is closed the time of day stays that of the database: what has ended there has ended here.
         std::future::pending::<()>().await;
     }
