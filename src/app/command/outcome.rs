@@ -70,6 +70,13 @@ impl Outcome {
         self.is_refusal() && self.error.as_ref().is_some_and(|error| error.code == ErrorCode::Conflict)
     }
 
+    /// Whether one that failed is not told, for it could not be stored: it failed because of what another server did with the same command,
+    /// as like as not. `shares`: there are others; then only the store knows, and who asks again is told by it.
+    pub(super) fn gives_way_to(&self, error: &ErrorBody, shares: bool) -> bool {
+        let is_unknown = shares && error.code == ErrorCode::UpstreamUnavailable && !self.is_refusal();
+        is_begun_elsewhere(error) || is_unknown
+    }
+
     /// Whether nothing was done because another server of the store is at it.
     pub(super) fn is_begun_elsewhere(&self) -> bool {
         self.error.as_ref().is_some_and(is_begun_elsewhere)
@@ -139,6 +146,20 @@ impl Reads {
 mod tests {
     use super::*;
     use serde_json::value::to_raw_value;
+
+    #[test]
+    fn what_failed_is_not_told_where_another_server_may_have_done_it() {
+        let of = |code: ErrorCode| Outcome::failure(ApiError::new(code, "why"));
+        let taken = of(ErrorCode::Conflict);
+        let begun = crate::session::store_failure(&crate::store::StoreError::Begun).0;
+        let followed = crate::session::store_failure(&crate::store::StoreError::TakenOver).0;
+        let full = ApiError::internal("no room").0;
+        assert!(taken.gives_way_to(&begun, true) && taken.gives_way_to(&followed, true));
+        assert!(!taken.gives_way_to(&followed, false), "nobody else can have done it");
+        assert!(!taken.gives_way_to(&full, true), "it is known that nothing was done");
+        let busy = of(ErrorCode::ResourceExhausted);
+        assert!(!busy.gives_way_to(&followed, true), "it says to ask again by itself");
+    }
 
     #[test]
     fn answers_to_reads_are_bounded_and_end() {

@@ -389,8 +389,9 @@ impl Run {
                 let code = if is_away { ErrorCode::UpstreamUnavailable } else { ErrorCode::Internal };
                 Arc::new(Outcome::failure(ApiError::new(code, message)))
             }
-            // It failed because of what was done there, as like as not.
-            Err(error) if is_begun_elsewhere(&error.0) => Arc::new(Outcome::failure(error)),
+            Err(error) if outcome.gives_way_to(&error.0, self.shared.store.cluster().is_some()) => {
+                Arc::new(Outcome::failure(error))
+            }
             Ok(()) | Err(_) => outcome,
         }
     }
