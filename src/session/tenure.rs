@@ -31,9 +31,9 @@ use crate::store::{BoxFuture, Cluster, Held, Holder, StoreError, Unfinished};
 const TREES: (usize, usize) = (64, 8);
 /// How long a session may take to hear of what it has stored, and the pause between two looks.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
+const KNOWN_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two looks whether this server is in touch.
 const TOUCH_PAUSE: Duration = Duration::from_millis(250);
-const KNOWN_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two tellings of who is there and what there is to do.
 const TELL: Duration = Duration::from_secs(1);
 
