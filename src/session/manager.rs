@@ -523,7 +523,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Answers with the number of messages it was given; breaks off when asked to, or never ends.
+    /// Answers with the number of messages it was given; breaks off when asked to, takes its time, or never ends.
     struct Bench;
 
     impl Workbench for Bench {
@@ -558,6 +558,9 @@ pub(super) mod tests {
                 if words.contains("hang") {
                     // Deaf to its token.
                     std::future::pending::<()>().await;
+                }
+                if words.contains("slow") {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 let final_text = input.messages.len().to_string();
                 input.sink.emit(EventBody::StreamComplete { text: final_text.clone(), original: None }).expect("taken");
@@ -621,19 +624,21 @@ pub(super) mod tests {
         manager.create(row, None).await.expect("created").session_id
     }
 
-    async fn turn(manager: &Manager, id: &SessionId, text: &str) -> crate::protocol::TurnRecord {
-        let live = manager.live(None, id).await.expect("there");
-        let content = PromptContent::Text(text.into());
-        let prompt = NewPrompt {
-            content,
+    pub(in crate::session) fn prompt(text: &str) -> NewPrompt {
+        NewPrompt {
+            content: PromptContent::Text(text.into()),
             mode: PromptMode::Queue,
             configure: None,
             only: None,
             task: None,
             if_version: None,
             receipt: None,
-        };
-        let accepted = live.prompt(prompt).await.expect("accepted");
+        }
+    }
+
+    async fn turn(manager: &Manager, id: &SessionId, text: &str) -> crate::protocol::TurnRecord {
+        let live = manager.live(None, id).await.expect("there");
+        let accepted = live.prompt(prompt(text)).await.expect("accepted");
         if text == "hang" {
             live.abort(super::super::Command { turn: None, reason: "stop".into(), if_version: None })
                 .await
@@ -695,17 +700,7 @@ pub(super) mod tests {
         for aborts in [true, false] {
             let id = created(&before).await;
             let live = before.live(None, &id).await.expect("there");
-            let content = PromptContent::Text("hang".into());
-            let prompt = NewPrompt {
-                content,
-                mode: PromptMode::Queue,
-                configure: None,
-                only: None,
-                task: None,
-                if_version: None,
-                receipt: None,
-            };
-            let turn_id = live.prompt(prompt).await.expect("accepted").turn_id;
+            let turn_id = live.prompt(prompt("hang")).await.expect("accepted").turn_id;
             if aborts {
                 for reason in ["first", "second"] {
                     let command = super::super::Command { turn: None, reason: reason.into(), if_version: None };
@@ -738,15 +733,7 @@ pub(super) mod tests {
         for restarts in [false, true] {
             let id = created(&before).await;
             let live = before.live(None, &id).await.expect("there");
-            let prompt = |text: &str, mode| NewPrompt {
-                content: PromptContent::Text(text.into()),
-                mode,
-                configure: None,
-                only: None,
-                task: None,
-                if_version: None,
-                receipt: None,
-            };
+            let prompt = |text: &str, mode| NewPrompt { mode, ..prompt(text) };
             let stuck = live.prompt(prompt("hang", PromptMode::Queue)).await.expect("accepted").turn_id;
             let queued = live.prompt(prompt("queued", PromptMode::Queue)).await.expect("accepted").turn_id;
             let steered = live.prompt(prompt("steered", PromptMode::Steer)).await.expect("accepted");

@@ -8,6 +8,8 @@
 
 mod company;
 mod giving;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

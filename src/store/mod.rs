@@ -49,6 +49,8 @@ pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
+#[cfg(test)]
+pub(crate) use postgres::tests::Postgres;
 pub use postgres::{Doorway, Home, PostgresStore, node_name};
 pub use rows::{
     Came, ClientSpending, Grant, GrantRow, GrantSubject, OpenRun, SessionRow, SessionSettings, SharedPlaces, Steers,

@@ -198,6 +198,11 @@ impl Actor {
             // It is told when there is some.
             return;
         }
+        // Until the turn is counted by itself. An end of the server that does not wait for it is seen behind this.
+        let _counted = self.shelf.count();
+        if self.begins_no_more() {
+            return;
+        }
         match self.begin(turn, (0, Vec::new())).await {
             Ok(_) => drop(self.queue.pop_front()),
             Err(error) => {

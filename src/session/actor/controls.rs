@@ -279,11 +279,11 @@ impl Actor {
 
     /// The paused turn goes on, once that is written down.
     async fn resume(&mut self, reason: String) -> Result<(), ApiError> {
+        // Until the turn is counted by itself. An end of the server that does not wait for it is seen behind this.
+        let _admitted = self.admit()?;
         if self.is_closing() {
             return Err(crate::session::stopping());
         }
-        // Until the turn is counted by itself.
-        let _admitted = self.admit()?;
         let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let turn = TurnRow { held: None, ..running.row.clone() };
         let turn_id = turn.record.turn_id.clone();

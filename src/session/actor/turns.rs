@@ -55,8 +55,12 @@ impl Actor {
         match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), mode) {
             Place::Begin if !self.has_room() => self.enqueue(prompt).await,
             Place::Begin => {
-                // Until the turn is counted by itself.
-                let _admitted = self.admit()?;
+                // Until the turn is counted by itself. An end of the server that does not wait for it is seen behind this.
+                let admitted = self.admit()?;
+                if self.is_closing() {
+                    drop(admitted);
+                    return self.leave_to_others(prompt).await;
+                }
                 let turn_id = TurnId::generate();
                 let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
                 let rows = prompt.receipt_rows(&accepted)?;
@@ -69,6 +73,15 @@ impl Actor {
             Place::Busy => Err(self.is_not_free("busy")),
             Place::Paused => Err(self.is_not_free("paused")),
         }
+    }
+
+    /// What is asked of a server that ends: who shares the store hands it over with what waits. Who waits for a session under its own
+    /// waits for no other server.
+    async fn leave_to_others(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
+        if self.shelf.cluster.is_none() || self.row.lineage.is_some() {
+            return Err(stopping());
+        }
+        self.enqueue(prompt).await
     }
 
     /// Counts a turn that is about to run; refuses it where so many run already.

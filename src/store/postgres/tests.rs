@@ -15,7 +15,7 @@ use crate::store::{ClientSpending, Held, SqliteStore, Store as _, StoreError, Wr
 #[path = "../../../tests/it/support/postgres.rs"]
 mod server;
 
-pub(in crate::store) use server::Postgres;
+pub(crate) use server::Postgres;
 
 impl Postgres {
     pub(in crate::store) async fn open(&self) -> Shared {
@@ -35,7 +35,7 @@ impl Postgres {
     }
 
     /// As one of the servers that share it, which reaches workspaces with those labels.
-    pub(super) async fn share(&self, labels: &[&str]) -> Shared {
+    pub(crate) async fn share(&self, labels: &[&str]) -> Shared {
         Arc::new(self.open_shared(labels).await)
     }
 
@@ -47,7 +47,7 @@ impl Postgres {
     }
 
     /// Does something over a connection of its own.
-    pub(super) async fn raw(&self, sql: &str) -> Vec<String> {
+    pub(crate) async fn raw(&self, sql: &str) -> Vec<String> {
         let socket = self.socket_url();
         let (client, connection) = tokio_postgres::connect(&socket, tokio_postgres::NoTls).await.expect("connects");
         let driven = tokio::spawn(connection);

@@ -1,0 +1,77 @@
+//! A server that ends beside others: what it has begun has its end, and what it has not is theirs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::protocol::{PromptContent, SessionId, SessionStatus, TurnId, TurnStatus};
+use crate::session::actor::queued_turn;
+use crate::session::manager::Manager;
+use crate::session::manager::tests::{created, manager, prompt};
+use crate::store::{Postgres, Store, Waiting, Write, commit};
+
+const LONG: Duration = Duration::from_secs(30);
+
+async fn status(store: &Arc<dyn Store>, id: &SessionId, turn: &TurnId) -> TurnStatus {
+    store.turn(id, turn).await.expect("read").expect("there").record.status
+}
+
+/// A session that sleeps and has a turn that waits.
+async fn with_a_turn_that_waits(store: &Arc<dyn Store>, manager: &Manager, text: &str) -> (SessionId, TurnId) {
+    let id = created(manager).await;
+    let turn = queued_turn(&id, Waiting::Here(PromptContent::Text(text.into())), None);
+    let turn_id = turn.record.turn_id.clone();
+    let mut row = store.session(&id).await.expect("read").expect("there");
+    row.status = SessionStatus::Active;
+    let writes = vec![Write::UpdateSession(Box::new(row)), Write::SaveTurn(Box::new(turn))];
+    commit(store, writes).await.expect("stored");
+    (id, turn_id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_is_just_being_begun_when_the_server_ends_has_its_end() {
+    let Some(postgres) = Postgres::start() else { return };
+    let postgres = Arc::new(postgres);
+    let store = postgres.share(&[]).await;
+    let manager = manager(Arc::clone(&store), LONG);
+    let (id, turn) = with_a_turn_that_waits(&store, &manager, "slow").await;
+    let holds = {
+        let postgres = Arc::clone(&postgres);
+        tokio::spawn(
+            async move { postgres.raw("BEGIN; LOCK TABLE turn IN SHARE MODE; SELECT pg_sleep(1); COMMIT").await },
+        )
+    };
+    let locked = "SELECT count(*) FROM pg_locks WHERE relation = 'turn'::regclass AND mode = 'ShareLock' AND granted";
+    while postgres.raw(locked).await != ["1"] {}
+    let live = manager.live(None, &id).await.expect("there");
+    let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'turn'::regclass AND NOT granted";
+    while postgres.raw(waits).await != ["1"] {}
+    assert!(!holds.is_finished(), "its beginning is being written");
+    manager.shutdown(LONG).await.expect("stored");
+    assert_eq!(status(&store, &id, &turn).await, TurnStatus::Completed);
+    drop(live);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_of_a_server_that_ends_is_for_another_one() {
+    let Some(postgres) = Postgres::start() else { return };
+    let [first, second] = [postgres.share(&[]).await, postgres.share(&[]).await];
+    let [ends, stays] = [&first, &second].map(|store| manager(Arc::clone(store), LONG));
+    let id = created(&ends).await;
+    let live = ends.live(None, &id).await.expect("there");
+    // It has not been handed over yet.
+    ends.shelf.closing.store(true, Ordering::Release);
+    let accepted = live.prompt(prompt("slow")).await.expect("accepted");
+    assert_eq!(accepted.status, TurnStatus::Queued);
+    let waits = tokio::spawn({
+        let turn = accepted.turn_id.clone();
+        async move { live.wait(&turn).await }
+    });
+    ends.shutdown(LONG).await.expect("stored");
+    assert!(waits.await.expect("no panic").is_err(), "it has not run here");
+    assert_eq!(status(&first, &id, &accepted.turn_id).await, TurnStatus::Queued);
+    first.close().await.expect("closes");
+    stays.recover().await.expect("read");
+    let record = stays.live(None, &id).await.expect("there").wait(&accepted.turn_id).await.expect("ends");
+    assert_eq!(record.status, TurnStatus::Completed, "{record:?}");
+}
