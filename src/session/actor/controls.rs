@@ -17,6 +17,7 @@ use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out
 use crate::session::journal::Entry;
 use crate::session::metered::count_end;
 use crate::session::turn::{Input, Phase};
+use crate::session::views::status_after;
 use crate::session::{store_failure, unwritten};
 use crate::store::{TurnRow, Write};
 
@@ -60,7 +61,10 @@ impl Actor {
         let Some(at) = self.queue.iter().position(is_meant) else {
             return Err(nothing_runs(Kind::Abort, &self.row.id));
         };
-        let row = self.changed();
+        let mut row = self.changed();
+        if self.running.is_none() && self.queue.len() == 1 {
+            row.status = status_after(TurnStatus::Aborted);
+        }
         let mut turn = self.queue[at].clone();
         let record = &mut turn.record;
         (record.status, record.ended_at) = (TurnStatus::Aborted, Some(row.updated_at));

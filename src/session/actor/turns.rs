@@ -29,7 +29,7 @@ use crate::session::tally::Tally;
 use crate::session::turn::{Input, Phase, Place, place};
 use crate::session::views::status_after;
 use crate::session::{stopping, store_failure};
-use crate::store::{Apart, Came, Steers, StoreError, TurnRow, Waiting, Write};
+use crate::store::{Apart, Came, SessionRow, Steers, StoreError, TurnRow, Waiting, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
@@ -73,15 +73,6 @@ impl Actor {
             Place::Busy => Err(self.is_not_free("busy")),
             Place::Paused => Err(self.is_not_free("paused")),
         }
-    }
-
-    /// What is asked of a server that ends: who shares the store hands it over with what waits. Who waits for a session under its own
-    /// waits for no other server.
-    async fn leave_to_others(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
-        if self.shelf.cluster.is_none() || self.row.lineage.is_some() {
-            return Err(stopping());
-        }
-        self.enqueue(prompt).await
     }
 
     /// Counts a turn that is about to run; refuses it where so many run already.
@@ -160,14 +151,14 @@ impl Actor {
         Ok(accepted)
     }
 
-    async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
+    pub(super) async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         let queue_max = self.terms.limits.read().queued_prompts_max;
         if self.queue.len() >= queue_max {
             let message = format!("session {} has {queue_max} prompts waiting already", self.row.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
         self.make_room(&prompt)?;
-        let row = self.changed();
+        let row = SessionRow { status: SessionStatus::Active, ..self.changed() };
         let accepted = Accepted { turn_id: TurnId::generate(), status: TurnStatus::Queued, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
         let mut turn = self.new_turn(prompt.content, (prompt.configure, prompt.only), prompt.task);

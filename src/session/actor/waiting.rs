@@ -1,8 +1,9 @@
 //! What waits: how much of it there is, and how much there may be.
 
-use super::{Actor, NewPrompt};
+use super::{Accepted, Actor, NewPrompt};
 use crate::base::limit;
 use crate::protocol::{ApiError, ErrorCode};
+use crate::session::stopping;
 use crate::store::Write;
 
 impl Actor {
@@ -25,6 +26,15 @@ impl Actor {
             return Err(too_much(message, "queuedMemoryBytes", memory_max));
         }
         Ok(())
+    }
+
+    /// What is asked of a server that ends: who shares the store hands it over with what waits. Who waits for a session under its own
+    /// waits for no other server.
+    pub(super) async fn leave_to_others(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
+        if self.shelf.cluster.is_none() || self.row.lineage.is_some() {
+            return Err(stopping());
+        }
+        self.enqueue(prompt).await
     }
 
     /// What waits here, for its turn and for the one that runs.

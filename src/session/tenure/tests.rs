@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::protocol::{PromptContent, SessionId, SessionStatus, TurnId, TurnStatus};
 use crate::session::actor::queued_turn;
+use crate::session::control::Command;
 use crate::session::manager::Manager;
 use crate::session::manager::tests::{created, manager, prompt};
 use crate::store::{Postgres, Store, Waiting, Write, commit};
@@ -61,6 +62,12 @@ async fn what_is_asked_of_a_server_that_ends_is_for_another_one() {
     let live = ends.live(None, &id).await.expect("there");
     // It has not been handed over yet.
     ends.shelf.closing.store(true, Ordering::Release);
+    let withdrawn = live.prompt(prompt("slow")).await.expect("accepted").turn_id;
+    let view = stays.view(None, &id).await.expect("read");
+    assert_eq!((view.status, view.queued), (SessionStatus::Active, 1), "others see that it waits");
+    live.abort(Command { turn: Some(withdrawn), reason: "stop".into(), if_version: None }).await.expect("waits");
+    let view = stays.view(None, &id).await.expect("read");
+    assert_eq!((view.status, view.queued), (SessionStatus::Aborted, 0), "and that it no longer does");
     let accepted = live.prompt(prompt("slow")).await.expect("accepted");
     assert_eq!(accepted.status, TurnStatus::Queued);
     let waits = tokio::spawn({
