@@ -12,6 +12,11 @@ use crate::session::manager::tests::{created, manager, prompt};
 use crate::store::{Postgres, Store, Waiting, Write, commit};
 
 const LONG: Duration = Duration::from_secs(30);
+/// Keeps turns from being written, until a note says so.
+const HOLDS: &str = "BEGIN; LOCK TABLE turn IN SHARE MODE;
+    DO $$ BEGIN
+        WHILE NOT EXISTS (SELECT FROM note WHERE kind = 'test') LOOP PERFORM pg_sleep(0.01); END LOOP;
+    END $$; COMMIT";
 
 async fn status(store: &Arc<dyn Store>, id: &SessionId, turn: &TurnId) -> TurnStatus {
     store.turn(id, turn).await.expect("read").expect("there").record.status
@@ -38,18 +43,26 @@ async fn a_turn_that_is_just_being_begun_when_the_server_ends_has_its_end() {
     let (id, turn) = with_a_turn_that_waits(&store, &manager, "slow").await;
     let holds = {
         let postgres = Arc::clone(&postgres);
-        tokio::spawn(
-            async move { postgres.raw("BEGIN; LOCK TABLE turn IN SHARE MODE; SELECT pg_sleep(1); COMMIT").await },
-        )
+        tokio::spawn(async move { postgres.raw(HOLDS).await })
     };
-    let locked = "SELECT count(*) FROM pg_locks WHERE relation = 'turn'::regclass AND mode = 'ShareLock' AND granted";
-    while postgres.raw(locked).await != ["1"] {}
+    let locks = async |what: &str| {
+        let count = format!("SELECT count(*) FROM pg_locks WHERE relation = 'turn'::regclass AND {what}");
+        while postgres.raw(&count).await != ["1"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    locks("mode = 'ShareLock' AND granted").await;
     let live = manager.live(None, &id).await.expect("there");
-    let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'turn'::regclass AND NOT granted";
-    while postgres.raw(waits).await != ["1"] {}
-    assert!(!holds.is_finished(), "its beginning is being written");
-    manager.shutdown(LONG).await.expect("stored");
+    // Its beginning is being written.
+    locks("NOT granted").await;
+    let lets_go = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        postgres.raw("INSERT INTO note VALUES ('test', 'go', '')").await;
+    };
+    let (ended, ()) = tokio::join!(manager.shutdown(LONG), lets_go);
+    ended.expect("stored");
     assert_eq!(status(&store, &id, &turn).await, TurnStatus::Completed);
+    holds.await.expect("no panic");
     drop(live);
 }
 
