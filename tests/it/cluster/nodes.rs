@@ -170,9 +170,9 @@ impl Cluster {
         *self.nodes[number].known_at.lock() = Some(format!("http://{address}"));
     }
 
-    /// From its next start on a node runs the program of an earlier release, or this one.
-    pub fn become_older(&self, number: usize, is_older: bool) {
-        self.nodes[number].is_older.store(is_older, Ordering::Relaxed);
+    /// From its next start on a node runs the program of an earlier release, or this one. Whether it ran the earlier one before.
+    pub fn become_older(&self, number: usize, is_older: bool) -> bool {
+        self.nodes[number].is_older.swap(is_older, Ordering::Relaxed)
     }
 
     /// The same, with a network between them. None: this machine does not allow that, either.
