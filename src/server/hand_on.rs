@@ -7,6 +7,7 @@
 //! reads, and what has a key. Of anything else its sender is told that it may have been done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -41,6 +42,8 @@ const MCP_SESSION: HeaderName = super::mcp::http::SESSION;
 const ACP_CONNECTION: HeaderName = super::acp::http::CONNECTION;
 /// A request goes no further.
 const HOPS_MAX: u8 = 3;
+/// How long answers of other servers are waited for when this one has ended: less than its connections have.
+const LAST_ANSWERS: Duration = Duration::from_millis(400);
 
 /// What a request is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +123,12 @@ fn only_reads(method: &Method) -> bool {
 /// How often a request was handed on already.
 fn hops(headers: &HeaderMap) -> u8 {
     headers.get(HOPS).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// The refusal where this server ends before another one has answered.
+fn stops_before(holder: &Holder, repeats: bool) -> String {
+    let rest = if repeats { "ask again" } else { "it may have been done" };
+    format!("this server is stopping, and {}, which has the session, has not answered yet: {rest}", holder.name)
 }
 
 /// A request that may have to be handed on.
@@ -211,7 +220,10 @@ impl<'a> Passing<'a> {
         let (mut deadline, mut holder) = (Instant::now() + PATIENCE, first);
         loop {
             let (request, answers) = self.request(head, (&holder, hops), body.clone())?;
-            let sent = self.shared.app.hand_to((&holder, self.is_lost(&holder)), (request, &answers), handing).await;
+            let sent = tokio::select! {
+                sent = self.shared.app.hand_to((&holder, self.is_lost(&holder)), (request, &answers), handing) => sent,
+                () = self.is_cut_off() => return Err(unavailable(stops_before(&holder, repeats))),
+            };
             let why = match sent {
                 Ok(mut answer) => match answer.headers_mut().remove(LEAVES) {
                     Some(_) if repeats => "it is stopping".to_owned(),
@@ -260,6 +272,12 @@ impl<'a> Passing<'a> {
                 frame
             }))
         })
+    }
+
+    /// Waits until an answer from elsewhere comes too late: this server has ended all but what is on its way.
+    async fn is_cut_off(&self) {
+        self.shared.streams.cancelled().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
     }
 
     async fn is_lost(&self, holder: &Holder) {

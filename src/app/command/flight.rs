@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -15,6 +16,7 @@ use super::{Handled, Shared, scope};
 use crate::app::Caller;
 use crate::app::command::parse::Class;
 use crate::protocol::{ApiError, ErrorCode};
+use crate::session::stopping;
 use crate::store::Fingerprint;
 
 /// A command under way.
@@ -151,6 +153,9 @@ impl Shared {
         names: Vec<String>,
         (command, lane): (&Command, Option<LaneKey>),
     ) -> Result<Entered, ApiError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(stopping());
+        }
         let mut room = Arc::clone(&self.room).try_acquire_owned();
         if room.is_err() && command.operation.kind().1 == Class::Control {
             room = Arc::clone(&self.controls).try_acquire_owned();

@@ -29,7 +29,7 @@ mod simulate;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -186,6 +186,8 @@ struct Shared {
     outcomes_max: u64,
     clocks: Clocks,
     anonymous: AtomicU64,
+    /// No more are taken.
+    closed: AtomicBool,
 }
 
 impl Commands {
@@ -194,8 +196,10 @@ impl Commands {
         Self::with(store, per_minute, (Clocks::default(), limit::COMMANDS_IN_FLIGHT_MAX))
     }
 
-    /// Waits until no command is under way, or for so long: what came of each is to be stored before the store closes.
+    /// Takes no more commands, and waits until none is under way, or for so long: what came of each is to be stored before the store
+    /// closes.
     pub(super) async fn settle(&self, longest: Duration) {
+        self.shared.closed.store(true, Ordering::Release);
         let all = u32::try_from(self.shared.room_max).unwrap_or(u32::MAX);
         drop(tokio::time::timeout(longest, self.shared.room.acquire_many(all)).await);
     }
@@ -216,6 +220,7 @@ impl Commands {
             outcomes_max: limit::OUTCOMES_MAX,
             clocks,
             anonymous: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }

@@ -155,6 +155,17 @@ async fn the_same_again_is_answered_and_not_done() {
     assert_eq!(house.commands.counts(), (0, 0));
 }
 
+#[tokio::test]
+async fn a_server_that_ends_takes_no_more_and_says_why() {
+    let house = house();
+    house.run(&prompt("1", "s", "go")).await;
+    house.commands.settle(std::time::Duration::from_secs(1)).await;
+    let refused = house.run(&prompt("2", "s", "late")).await;
+    assert_eq!((code(&refused), refused.accepted), (Some(ErrorCode::UpstreamUnavailable), false));
+    assert!(text(&refused).contains("the server is stopping"), "{refused:?}");
+    assert_eq!(house.shop.done(), ["go"]);
+}
+
 /// Each name that was answered with an outcome stands for it from then on.
 #[tokio::test]
 async fn what_is_answered_under_another_name_is_known_under_it() {

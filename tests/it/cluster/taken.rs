@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::check::{INTERRUPTED, hold};
 use super::ledger::Session;
 use super::load::Common;
 use super::nodes::{Cluster, LOOK, PATIENCE};
-use super::wire::Stream;
+use super::wire::{Stream, Wanted};
 use super::worked;
 use crate::crash::{now_ms, say};
 use crate::support::program;
@@ -175,6 +175,22 @@ fn cut_off(cluster: &Cluster, number: usize) -> usize {
 async fn a_node_that_is_told_to_end_hands_over_and_loses_nothing() {
     let Some(cluster) = Cluster::start(2).await else { return };
     in_order(cluster, &[(0, false), (1, false)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_at_a_node_that_ends_for_a_turn_of_another_one_is_told_so() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    cluster.create(1, "s").await;
+    let wanted = Wanted::post("/sessions/s/prompt?wait=true", json!({ "prompt": "long t1" }));
+    let at = cluster.at(0);
+    let waits = tokio::spawn(async move { wanted.ask_within(at, PATIENCE).await });
+    let (mut live, mut seen) = (cluster.events(1, "s", 0).await, Seen::new());
+    seen_until(&mut live, &mut seen, ("stream.delta", MIDST)).await;
+    assert_eq!(cluster.stop(0).await, Some(0), "{}", cluster.said(0));
+    let told = waits.await.expect("no panic").expect("it is answered");
+    let why = told.value["error"]["message"].as_str().unwrap_or_default();
+    assert!(told.status == 503 && why.contains("stopping") && why.contains("may have been done"), "{told:?}");
+    seen_until(&mut live, &mut seen, ("stream.delta", 2 * MIDST)).await;
 }
 
 /// With the program of an earlier release beside this one, both ways.
