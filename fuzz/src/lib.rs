@@ -34,6 +34,11 @@ pub mod base {
         pub fn now_ms() -> u64 {
             0
         }
+
+        /// The same by the clock of this machine.
+        pub fn machine_ms() -> u64 {
+            0
+        }
     }
 
     pub mod trace {
